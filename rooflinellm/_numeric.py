@@ -1,0 +1,89 @@
+"""Arithmetic that takes Python numbers and numpy arrays alike.
+
+Python integers stay integers, so counts of single requests are exact however large; numpy is touched only when an
+argument is an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Numeric: TypeAlias = float | NDArray[Any]
+else:
+    Numeric = Any
+
+
+def is_array(value: Any) -> bool:
+    """Tell whether a value is a numpy array (or scalar) rather than a Python number."""
+    return hasattr(value, "dtype")
+
+
+def minimum(a: Numeric, b: Numeric) -> Any:
+    """The smaller, elementwise."""
+    if is_array(a) or is_array(b):
+        import numpy as np
+
+        return np.minimum(a, b)
+    return a if a < b else b
+
+
+def maximum(a: Numeric, b: Numeric) -> Any:
+    """The larger, elementwise."""
+    if is_array(a) or is_array(b):
+        import numpy as np
+
+        return np.maximum(a, b)
+    return a if a > b else b
+
+
+def where(condition: Any, a: Any, b: Any) -> Any:
+    """`a` where the condition holds, else `b`, elementwise."""
+    if is_array(condition) or is_array(a) or is_array(b):
+        import numpy as np
+
+        return np.where(condition, a, b)
+    return a if condition else b
+
+
+def ceil_div(a: Numeric, b: Numeric) -> Any:
+    """Division rounded up, exact for integers."""
+    return -(-a // b)
+
+
+def round_up(a: Numeric, block: int) -> Any:
+    """The next multiple of `block`."""
+    return ceil_div(a, block) * block
+
+
+def divide(a: Numeric, b: Numeric, *, empty: float = 0.0) -> Any:
+    """`a / b`, and `empty` where `b` is 0: a rate over no time, a share of nothing."""
+    if is_array(a) or is_array(b):
+        import numpy as np
+
+        a, b = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(b, dtype=float))
+        return np.divide(a, b, out=np.full(a.shape, empty), where=b != 0)
+    return a / b if b else empty
+
+
+def every(condition: Any) -> bool:
+    """Tell whether a condition holds everywhere."""
+    return bool(condition.all()) if is_array(condition) else bool(condition)
+
+
+def anywhere(condition: Any) -> bool:
+    """Tell whether a condition holds somewhere."""
+    return bool(condition.any()) if is_array(condition) else bool(condition)
+
+
+def largest(values: Iterable[Numeric]) -> Any:
+    """The largest of some numbers and of all elements of some arrays; 0 of none."""
+    return max((value.max() if is_array(value) else value for value in values), default=0)
+
+
+def plain(value: Any) -> Any:
+    """Turn numpy values into what JSON can hold."""
+    return value.tolist() if is_array(value) else value

@@ -1,0 +1,76 @@
+"""Where the data is: the two databases of the package, and the folders of the user.
+
+An installed package carries the databases under ``rooflinellm/_data``; in a checkout they lie beside
+``pyproject.toml``. They are handed out as a `Traversable`, since the package may be inside a zip file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rooflinellm.errors import UnreadableFile
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+APPLICATION = "rooflinellm"
+PATH_VARIABLE = "ROOFLINELLM_PATH"
+
+
+@cache
+def database(name: Literal["hardware_db", "model_db"]) -> Traversable:
+    """Return the folder of a packaged database.
+
+    Parameters
+    ----------
+    name : {"hardware_db", "model_db"}
+
+    Raises
+    ------
+    UnreadableFile
+        Neither the package nor a checkout around it has the folder.
+    """
+    from importlib.resources import files  # not at import time: it brings tempfile, random and more
+
+    packaged = files(APPLICATION) / "_data" / name
+    if packaged.is_dir():
+        return packaged
+    checkout = Path(__file__).resolve().parent.parent
+    if (checkout / "pyproject.toml").is_file() and (checkout / name).is_dir():
+        return checkout / name
+    raise UnreadableFile(
+        f"the database {name} is missing from this installation",
+        where=str(packaged),
+        next_step=f"reinstall {APPLICATION}",
+    )
+
+
+def user_directories() -> list[Path]:
+    """Return the folders searched for the user's own entries, the first to win first.
+
+    These are the folders named by ``ROOFLINELLM_PATH`` (separated as in ``PATH``), then the configuration folder of the
+    user, unless there is no home. They need not exist.
+    """
+    named = [_expand(part) for part in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if part.strip()]
+    configured = _configuration_directory()
+    return list(dict.fromkeys(named if configured is None else [*named, configured]))
+
+
+def _configuration_directory() -> Path | None:
+    if sys.platform == "win32":
+        candidates = [os.environ.get("APPDATA", "")]
+    elif sys.platform == "darwin":
+        candidates = ["~/Library/Application Support"]
+    else:
+        candidates = [os.environ.get("XDG_CONFIG_HOME", ""), "~/.config"]
+    # A relative XDG_CONFIG_HOME is invalid by its specification, and "~" stays as it is where the home is unknown.
+    folders = [_expand(candidate) for candidate in candidates if candidate]
+    return next((folder / APPLICATION for folder in folders if folder.is_absolute()), None)
+
+
+def _expand(path: str) -> Path:
+    return Path(os.path.expanduser(path))  # unlike Path.expanduser, never raises

@@ -1,0 +1,154 @@
+"""Strict YAML: YAML 1.2 scalars, no duplicate keys, no tags, bounded size and aliases, errors with file and line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rooflinellm.errors import InvalidSpec, UnreadableFile
+
+MAX_FILE_BYTES = 4_000_000
+MAX_NODES = 200_000
+
+_Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class StrictLoader(_Loader):  # type: ignore[misc]
+    """A safe loader that refuses duplicate keys and reads scalars as YAML 1.2 does.
+
+    In YAML 1.1 ``no`` is False, ``1e12`` a string and ``12:30`` a number; each has spoilt a data file somewhere.
+    """
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - the base class's own protocol
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        self.flatten_mapping(node)
+        seen: dict[Hashable, Any] = {}
+        for key_node, value_node in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a plain value", key_node.start_mark)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"duplicate key '{key}'", key_node.start_mark)
+            seen[key] = self.construct_object(value_node, deep=deep)
+        return seen
+
+
+def _resolve(tag: str, pattern: str, first: str) -> None:
+    StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(pattern, re.VERBOSE), list(first))
+
+
+_resolve("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF")
+_resolve("int", r"^(?:[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+)$", "-+0123456789")
+_resolve("float", r"^[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+|[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?$", "-+0123456789.")
+_resolve("null", r"^(?:~|null|Null|NULL|)$", "~nN\0")
+StrictLoader.yaml_implicit_resolvers.setdefault("", []).append(("tag:yaml.org,2002:null", re.compile(r"^$")))
+_resolve("merge", r"^<<$", "<")
+
+
+def _construct_int(loader: Any, node: yaml.ScalarNode) -> int:
+    text = loader.construct_scalar(node).replace("_", "")
+    base = {"0o": 8, "0x": 16}.get(text[:2].lower(), 10)
+    return int(text, base)
+
+
+def _construct_float(loader: Any, node: yaml.ScalarNode) -> float:
+    return float(loader.construct_scalar(node).replace("_", ""))
+
+
+StrictLoader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+StrictLoader.add_constructor("tag:yaml.org,2002:float", _construct_float)
+
+
+def read_text(file: Path | Traversable, *, max_bytes: int = MAX_FILE_BYTES) -> str:
+    """Read a small text file.
+
+    Raises
+    ------
+    UnreadableFile
+        Not there, a folder, not readable, not UTF-8, or larger than `max_bytes`.
+    """
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(max_bytes + 1)
+    except OSError as error:
+        raise UnreadableFile(error.strerror or str(error), where=str(file)) from error
+    if len(data) > max_bytes:
+        raise UnreadableFile(f"the file is larger than {max_bytes:,} bytes", where=str(file))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnreadableFile(f"not UTF-8 text (byte {error.start})", where=str(file)) from error
+
+
+def load(file: Path | Traversable) -> Any:
+    """Read a YAML file into plain Python values.
+
+    Raises
+    ------
+    UnreadableFile
+        The file cannot be read.
+    InvalidSpec
+        It is no YAML, repeats a key, uses a tag, or expands into too many nodes.
+    """
+    return parse(read_text(file), where=str(file))
+
+
+def parse(text: str, *, where: str = "text") -> Any:
+    """Read YAML text into plain Python values; errors as in `load`."""
+    try:
+        value = yaml.load(text, Loader=StrictLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = error.problem or error.context or "invalid YAML"
+        raise InvalidSpec(f"no valid YAML: {problem}", where=where + line) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InvalidSpec(f"no valid YAML: {error}", where=where) from error
+    _check_expansion(value, where)
+    return value
+
+
+def _check_expansion(value: Any, where: str) -> None:
+    """Refuse aliases that blow up, or contain themselves, once everything is written out."""
+    left = MAX_NODES
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        left -= 1
+        if left < 0:
+            raise InvalidSpec(f"expands into more than {MAX_NODES:,} nodes (aliases within aliases?)", where=where)
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+
+
+def line_of(text: str, path: Sequence[str | int]) -> int | None:
+    """Find the line, from 1, on which the value at a path of keys and indices stands.
+
+    The deepest part of the path that exists counts, so that a missing field points at the mapping that lacks it.
+    """
+    try:
+        node = yaml.compose(text, Loader=StrictLoader)
+    except yaml.YAMLError:
+        return None
+    line = None
+    for step in path:
+        child = None
+        if isinstance(node, yaml.MappingNode):
+            for key_node, value_node in node.value:
+                if key_node.value == str(step):
+                    line, child = key_node.start_mark.line + 1, value_node
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            child = node.value[step]
+            line = child.start_mark.line + 1
+        if child is None:
+            continue  # a step that is no key of the file, such as the member of a union that was tried
+        node = child
+    return line

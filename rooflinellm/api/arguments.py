@@ -1,0 +1,93 @@
+"""Check arguments: a clear error for what is impossible, plain numbers or arrays for the rest."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from rooflinellm._numeric import is_array, maximum
+from rooflinellm.errors import InvalidRequest
+
+MAX_SECONDS = 1e9
+
+Text = TypeVar("Text", bound=str)
+
+
+def count(name: str, value: Any, least: int, most: int) -> Any:
+    """A whole number, or an array of them, within its limits; a single one becomes an `int`, an array float64.
+
+    Raises
+    ------
+    InvalidRequest
+        Naming the argument, the value met and what is allowed.
+    """
+    allowed = f"a whole number from {least:,} to {most:,}"
+    if type(value) is int:
+        if least <= value <= most:
+            return value
+        raise InvalidRequest(f"{value:,} is not {allowed}", where=name)
+    array = _array(name, value, allowed)
+    bad = ~((array >= least) & (array <= most) & (array == array.round()))
+    if bad.any():
+        raise InvalidRequest(f"{array[bad].flat[0]:g} is not {allowed}", where=name)
+    return int(array) if array.ndim == 0 else array
+
+
+def scalar_count(name: str, value: Any, most: int = 10**9) -> int:
+    """A single whole number from 1 on; errors as in `count`."""
+    checked = count(name, value, 1, most)
+    if is_array(checked):
+        raise InvalidRequest("an array is not allowed here; give one whole number", where=name)
+    return int(checked)
+
+
+def seconds(name: str, value: Any) -> Any:
+    """A duration, or an array of them, of at least 0. [s]"""
+    allowed = f"a duration in seconds from 0 to {MAX_SECONDS:g}"
+    array = _array(name, value, allowed)
+    bad = ~((array >= 0) & (array <= MAX_SECONDS))
+    if bad.any():
+        raise InvalidRequest(f"{array[bad].flat[0]:g} is not {allowed}", where=name)
+    return float(array) if array.ndim == 0 else array
+
+
+def share(name: str, value: Any) -> float:
+    """A number from 0 to 1; None is 0."""
+    if value is None:
+        return 0.0
+    if isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= value <= 1:
+        return float(value)
+    raise InvalidRequest(f"{value!r:.60} is not a number from 0 to 1", where=name)
+
+
+def one_of(name: str, value: Text, allowed: Sequence[str]) -> Text:
+    """One of some words."""
+    if value not in allowed:
+        raise InvalidRequest(f"{value!r:.60} is not one of {', '.join(allowed)}", where=name)
+    return value
+
+
+def at_least_one(value: Any) -> Any:
+    """The value, at least 1."""
+    return maximum(value, 1)
+
+
+def shown(value: Any) -> str:
+    """A number, or the largest of an array, as text."""
+    return f"{int(value.max() if is_array(value) else value):,}"
+
+
+def _array(name: str, value: Any, allowed: str) -> Any:
+    if isinstance(value, numbers.Real) and not isinstance(value, bool) and not math.isfinite(value):
+        raise InvalidRequest(f"{value} is not {allowed}", where=name)
+    import numpy as np
+
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "iuf" or array.size == 0:
+            raise TypeError
+        return array.astype(float)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidRequest(f"{value!r:.60} is not {allowed}", where=name) from error

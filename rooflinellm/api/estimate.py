@@ -1,0 +1,329 @@
+"""The main question: how fast does this model run on this hardware, and why."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rooflinellm import catalog
+from rooflinellm._numeric import anywhere, every, is_array, largest, round_up
+from rooflinellm.api import lookup
+from rooflinellm.api.arguments import at_least_one, count, one_of, seconds, share, shown
+from rooflinellm.api.lookup import Name
+from rooflinellm.api.options import Options
+from rooflinellm.api.overrides import override, stacked, variants
+from rooflinellm.engine.answer import Conventions, answer
+from rooflinellm.engine.compile import choose_backend, compile_plan
+from rooflinellm.engine.memory import Allocation
+from rooflinellm.engine.plan import Plan
+from rooflinellm.engine.request import Request
+from rooflinellm.errors import InvalidRequest, RooflineWarning
+from rooflinellm.operators.model import ModelSpec
+from rooflinellm.results import Estimate
+from rooflinellm.specs.engine import EngineSpec
+from rooflinellm.specs.formats import FormatSpec
+from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
+from rooflinellm.specs.model import ModelEntry
+from rooflinellm.units import format_gib
+
+MAX_TOKENS = 10**9
+MAX_BATCH = 10**6
+PLANS_KEPT = 512
+
+
+def estimate(
+    model: Name | ModelEntry | ModelSpec,
+    hardware: Name | HardwareSpec | SystemSpec,
+    *,
+    weights: str | FormatSpec | None = None,
+    kv: str | None = None,
+    engine: str | None = None,
+    prompt_tokens: Any = 512,
+    output_tokens: Any = 128,
+    cached_tokens: Any = 0,
+    context_tokens: Any = 0,
+    context_limit: Any = None,
+    batch: Any = 1,
+    tensor_parallel: int = 1,
+    pipeline_parallel: int = 1,
+    expert_parallel: int = 1,
+    data_parallel: int = 1,
+    gpu_layers: int | None = None,
+    cpu_moe_layers: int | None = None,
+    draft: Any = None,
+    draft_tokens: int = 0,
+    acceptance: Any = None,
+    prefill_chunk: int | None = None,
+    queue_s: Any = 0.0,
+    tokenize_s: Any = 0.0,
+    options: Options | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Estimate:
+    """Predict prefill, time to first token, decode and memory.
+
+    Parameters
+    ----------
+    model : str, path or spec
+        As in `rooflinellm.model`.
+    hardware : str, path or spec
+        As in `rooflinellm.system`.
+    weights : str, optional
+        Weight format; None is the engine's default, or the model's native one. Both None: llama.cpp with Q4_K_M.
+    kv : str, optional
+        Type of the cache, or ``K/V``; None is the engine's default.
+    engine : str, optional
+        Engine, backend and build date, as ``llama.cpp:cuda@2024-05``; None follows from the format.
+    prompt_tokens, output_tokens : int or array_like
+        Length of the prompt and of the answer; either may be 0. [token]
+    cached_tokens : int or array_like
+        Tokens of the prompt that need no prefill. [token]
+    context_tokens : int or array_like
+        Tokens in the cache before the prompt. [token]
+    context_limit : int or array_like, optional
+        Configured maximum per sequence, for the allocation only; None is what is occupied. [token]
+    batch : int or array_like
+        Equal requests side by side. [-]
+    tensor_parallel, pipeline_parallel, expert_parallel, data_parallel : int
+        Ways of spreading over devices; only 1 so far. [-]
+    gpu_layers, cpu_moe_layers : int, optional
+        Offload to the host; not available yet. [-]
+    draft, draft_tokens, acceptance
+        Speculative decoding; not available yet.
+    prefill_chunk : int, optional
+        Tokens of a prompt that pass at once; None is one pass in the ideal, the engine's default in the expectation.
+        [token]
+    queue_s, tokenize_s : float or array_like
+        Waiting and tokenisation before prefill. [s]
+    options : Options, optional
+        Conventions and engine settings.
+    overrides : mapping of str to Any, optional
+        Values in place of an entry's own, by path: ``{"hardware.memory.bandwidth_gb_s": 1100}``.
+
+    Returns
+    -------
+    Estimate
+
+    Raises
+    ------
+    InvalidRequest
+        Counts below their minimum, cached over prompt, occupied over `context_limit`, or something not available.
+    UnknownName, AmbiguousName
+        A name that is no entry, or that fits several.
+    MissingSpec
+        A value that is needed and not known, such as a peak the format needs.
+
+    Warns
+    -----
+    RooflineWarning
+        The context is beyond what the model is made for, or it does not fit; the answer is "as if".
+
+    Notes
+    -----
+    The ideal of a phase is one maximum over resources of the phase's totals; the expectation is a sum over operators of
+    floor + max(bytes / (eta bandwidth), FLOPs / (eta peak)).
+    """
+    options = options or Options()
+    _only_default(
+        tensor_parallel=(tensor_parallel, 1),
+        pipeline_parallel=(pipeline_parallel, 1),
+        expert_parallel=(expert_parallel, 1),
+        data_parallel=(data_parallel, 1),
+        gpu_layers=(gpu_layers, None),
+        cpu_moe_layers=(cpu_moe_layers, None),
+        draft=(draft, None),
+        draft_tokens=(draft_tokens, 0),
+        acceptance=(acceptance, None),
+    )
+    counts = {
+        "prompt_tokens": count("prompt_tokens", prompt_tokens, 0, MAX_TOKENS),
+        "output_tokens": count("output_tokens", output_tokens, 0, MAX_TOKENS),
+        "cached_tokens": count("cached_tokens", cached_tokens, 0, MAX_TOKENS),
+        "context_tokens": count("context_tokens", context_tokens, 0, MAX_TOKENS),
+        "batch": count("batch", batch, 1, MAX_BATCH),
+    }
+    chunk = prefill_chunk if prefill_chunk is not None else options.ubatch
+    chunk = None if chunk is None else _scalar_count("prefill_chunk", chunk)
+    plan = _plan(model, hardware, weights, kv, engine, chunk, overrides)
+    request = Request(
+        prompt_tokens=counts["prompt_tokens"],
+        output_tokens=counts["output_tokens"],
+        cached_tokens=counts["cached_tokens"],
+        context_tokens=counts["context_tokens"],
+        sequences=counts["batch"],
+        chunk=chunk,
+        skew=share("routing_skew", options.routing_skew),
+        overlap=one_of("overlap", options.overlap, ("operator", "phase", "none")),
+    )
+    if anywhere(request.cached_tokens > request.prompt_tokens):
+        raise InvalidRequest(
+            f"{shown(request.cached_tokens)} cached tokens of a prompt of {shown(request.prompt_tokens)}: "
+            "at most the whole prompt can be cached",
+            where="cached_tokens",
+        )
+    occupied = request.occupied_tokens
+    if context_limit is None:
+        limit = round_up(at_least_one(occupied), plan.engine.kv.block_tokens)
+    else:
+        limit = count("context_limit", context_limit, 1, MAX_TOKENS)
+        if anywhere(occupied > limit):
+            raise InvalidRequest(
+                f"context, prompt and output occupy {shown(occupied)} tokens, more than the configured {shown(limit)}",
+                where="context_limit",
+                next_step="Raise context_limit, or leave it out.",
+            )
+    allocation = Allocation(
+        unified=plan.engine.kv.unified if options.kv_unified is None else options.kv_unified,
+        full_windows=options.swa_full,
+        chunk=plan.prefill_chunk,
+    )
+    conventions = Conventions(
+        first_token=one_of("first_token", options.first_token, ("prefill", "extra_step")),
+        queue_s=seconds("queue_s", queue_s),
+        tokenize_s=seconds("tokenize_s", tokenize_s),
+    )
+    workload = {**counts, "context_limit": limit, "prefill_chunk": chunk}
+    return _warned(
+        answer(
+            plan,
+            request,
+            allocation,
+            limit,
+            conventions,
+            assumptions=_assumptions(plan),
+            warnings=_beyond_training(plan, occupied),
+            workload=workload,
+        )
+    )
+
+
+def _only_default(**given: tuple[Any, Any]) -> None:
+    """Refuse what is part of the signature and not built yet, rather than ignore it."""
+    for name, (value, default) in given.items():
+        if is_array(value) or value != default:
+            raise InvalidRequest(f"{name} is not available yet; leave it at {default}", where=name)
+
+
+def choose(
+    model: ModelSpec, weights: str | FormatSpec | None, engine: str | None
+) -> tuple[FormatSpec, EngineSpec, str | None]:
+    """Settle format and engine, each from the other where one is missing.
+
+    Returns
+    -------
+    tuple
+        Format, engine, and the backend that was asked for (None: the device's).
+    """
+    if engine is None:
+        if isinstance(weights, FormatSpec):
+            engine = _ENGINE_OF_FAMILY.get(weights.family, "vllm")
+        elif weights is None or catalog.gguf_type(weights):
+            engine = "llama.cpp"
+        else:
+            engine = _ENGINE_OF_FAMILY.get(catalog.weight_format(weights, None).family, "vllm")
+    spec, backend, _build = catalog.engine(engine)
+    if isinstance(weights, FormatSpec):
+        return weights, spec, backend
+    name = weights or spec.default_format or model.native_format
+    return catalog.weight_format(name, spec.format_families), spec, backend
+
+
+_ENGINE_OF_FAMILY = {"gguf": "llama.cpp", "mlx": "mlx", "hf": "vllm"}
+
+
+def _plan(
+    model: Name | ModelEntry | ModelSpec,
+    hardware: Name | HardwareSpec | SystemSpec,
+    weights: str | FormatSpec | None,
+    kv: str | None,
+    engine: str | None,
+    chunk: int | None,
+    overrides: Mapping[str, Any] | None,
+) -> Plan:
+    """Compile, or take the plan that was compiled before from the same entries."""
+    model, system = lookup.model(model), lookup.system(hardware)
+    fmt, engine_spec, backend = choose(model, weights, engine)
+    if overrides:
+        wanted, shape = variants(overrides)
+        entries = [override(model, system, values) for values in wanted]
+        plans = [build(*entry, fmt, engine_spec, backend, kv, chunk) for entry in entries]
+        return plans[0] if shape is None else stacked(plans, shape)
+    key = (id(model), id(system.device), system.count, id(system.host), id(fmt), id(engine_spec), backend, kv, chunk)
+    kept = _plans.get(key)
+    if kept is not None and kept.system.device is system.device:
+        return kept
+    plan = build(model, system, fmt, engine_spec, backend, kv, chunk)
+    _plans[key] = plan
+    if len(_plans) > PLANS_KEPT:
+        _plans.popitem(last=False)
+    return plan
+
+
+_plans: OrderedDict[Any, Plan] = OrderedDict()
+
+
+def build(
+    model: ModelSpec,
+    system: SystemSpec,
+    fmt: FormatSpec,
+    engine: EngineSpec,
+    backend: str | None,
+    kv: str | None,
+    chunk: int | None,
+) -> Plan:
+    """Compile a plan from settled entries; errors as in `estimate`."""
+    if system.count > 1 and engine.several_devices != "layer_split":
+        raise InvalidRequest(
+            f"{engine.id} spreads over {system.count} devices by tensor parallelism, which is not available yet",
+            where="tensor_parallel",
+            next_step="Name one device, or use llama.cpp, which splits by layers.",
+        )
+    return compile_plan(
+        model,
+        system,
+        fmt,
+        engine,
+        choose_backend(engine, system.device, backend),
+        catalog.profile("nominal"),
+        catalog.encodings(),
+        kv=kv or engine.kv.default,
+        prefill_chunk=chunk,
+    )
+
+
+def _assumptions(plan: Plan) -> tuple[str, ...]:
+    memory = plan.system.device.memory
+    if memory.unified and memory.capacity_gib is not None and memory.configurations_gib:
+        return (
+            f"memory: the largest configuration, {memory.capacity_gib.value:g} GiB; "
+            f"write {plan.system.device.id}@{memory.configurations_gib[0]:g}GiB for another",
+        )
+    return ()
+
+
+def _beyond_training(plan: Plan, occupied: Any) -> tuple[str, ...]:
+    most = plan.model.max_context_tokens
+    if anywhere(occupied > most):
+        return (
+            f"context: {largest([occupied]):,} tokens are beyond the {most:,} that {plan.model.id} is made for; "
+            "the answer is as if it were",
+        )
+    return ()
+
+
+def _warned(estimate: Estimate) -> Estimate:
+    """Add what the memory plan says, and pass all warnings on."""
+    memory = estimate.memory
+    said = list(estimate.warnings)
+    if memory.fits is None:
+        said.append(f"memory: the capacity of {estimate.hardware.device.id} is not known; whether it fits is open")
+    elif not every(memory.fits):
+        said.append(
+            f"memory: does not fit, {format_gib(largest([memory.total_bytes]))} of "
+            f"{format_gib(memory.usable_bytes or 0)} usable; the answer is as if it did"
+        )
+    for text in said:
+        warnings.warn(text, RooflineWarning, stacklevel=3)
+    return replace(estimate, warnings=tuple(said)) if len(said) > len(estimate.warnings) else estimate

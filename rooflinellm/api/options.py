@@ -1,0 +1,40 @@
+"""Options of an estimate that few callers need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Conventions and engine settings; None leaves the engine's default.
+
+    Attributes
+    ----------
+    first_token : {'prefill', 'extra_step'}
+        The first output token comes out of prefill, as engines do it, or costs one more decode step.
+    routing_skew : float, optional
+        Experts touched in the expectation: 0 as if tokens chose uniformly … 1 as if all chose the same. [-]
+    verify_amortisation : float, optional
+        Share of a further position's cost that a verifying pass saves; for speculation. [-]
+    overlap : {'operator', 'phase', 'none'}
+        What overlaps in the expectation: memory and compute of one operator, of the whole phase, or nothing.
+    ubatch : int, optional
+        Tokens of a prompt that pass at once. [token]
+    kv_unified : bool, optional
+        All sequences share one pool of cache cells.
+    swa_full : bool
+        Sliding-window layers hold every token, as with llama.cpp's ``--swa-full``.
+    mla : {'absorbed', 'expanded'}, optional
+        Form of latent attention.
+    """
+
+    first_token: Literal["prefill", "extra_step"] = "prefill"
+    routing_skew: float | None = None
+    verify_amortisation: float | None = None
+    overlap: Literal["operator", "phase", "none"] = "operator"
+    ubatch: int | None = None
+    kv_unified: bool | None = None
+    swa_full: bool = False
+    mla: Literal["absorbed", "expanded"] | None = None

@@ -1,0 +1,1 @@
+"""Efficiency profiles: how far real runs stay from the roofline."""

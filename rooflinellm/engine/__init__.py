@@ -1,0 +1,1 @@
+"""The engine: compile declarative entries into coefficients once, then evaluate plain arithmetic."""

@@ -1,0 +1,142 @@
+"""Put the parts of an estimate together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rooflinellm._numeric import maximum, where
+from rooflinellm.engine.memory import Allocation, memory_plan
+from rooflinellm.engine.plan import Plan
+from rooflinellm.engine.request import Request, decode_time, path_key, phase, prefill_time, time_prediction
+from rooflinellm.results import Estimate, Prediction
+
+FirstToken = Literal["prefill", "extra_step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Conventions:
+    """What stands around the model's own work.
+
+    Attributes
+    ----------
+    first_token : {'prefill', 'extra_step'}
+        Whether the first token comes out of prefill's logits, as engines do it, or costs one more decode step.
+    queue_s, tokenize_s : array_like
+        Waiting and tokenisation before prefill. [s]
+    """
+
+    first_token: FirstToken = "prefill"
+    queue_s: Any = 0.0
+    tokenize_s: Any = 0.0
+
+
+def answer(
+    plan: Plan,
+    request: Request,
+    allocation: Allocation,
+    limit: Any,
+    conventions: Conventions,
+    *,
+    assumptions: tuple[str, ...],
+    warnings: tuple[str, ...],
+    workload: Mapping[str, Any],
+) -> Estimate:
+    """Evaluate a plan for a request.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    request : Request
+        The request.
+    allocation : Allocation
+        Options of the cache's layout.
+    limit : array_like
+        Configured context of one sequence. [token]
+    conventions : Conventions
+        What stands around the model's work.
+    assumptions, warnings : tuple of str
+        What the caller has to say; the plan's own assumptions are added.
+    workload : mapping of str to Any
+        The request as it was given.
+
+    Returns
+    -------
+    Estimate
+    """
+    rates, sequences = plan.rates, request.sequences
+    steps = request.decode_steps
+    shown_steps = maximum(steps, 1)  # the rate is that of the next step where there is none
+    prefill = prefill_time(plan, request)
+    decode = decode_time(plan, request, shown_steps)
+    prefill_s = time_prediction(prefill, rates.prefill_interval, rates.basis)
+    rated_s = time_prediction(decode, rates.decode_interval, rates.basis)
+    tpot = rated_s.scaled(1 / shown_steps)
+    decode_s = rated_s.scaled(where(steps > 0, 1, 0))
+
+    before = conventions.queue_s + conventions.tokenize_s
+    # Without a prompt the first token is the first decode step; so it is, on top of prefill, in the article's convention.
+    first_step = 1 if conventions.first_token == "extra_step" else where(request.prompt_tokens > 0, 0, 1)
+    first = time_prediction(decode_time(plan, request, 1), rates.decode_interval, rates.basis)
+    ttft = prefill_s + first.scaled(first_step) + before
+    counted_twice = where(request.prompt_tokens > 0, 0, where(steps > 0, 1, 0))
+    e2e = ttft + decode_s + first.scaled(-1 * counted_twice)
+
+    device = plan.system.device
+    energy: Prediction | None = None
+    if device.tdp_w is not None:
+        drawn = device.tdp_w * plan.machine.devices * rates.decode_power_fraction
+        energy = tpot.scaled(drawn / sequences, "J")
+    return Estimate(
+        prefill=phase(plan, "prefill", prefill, request.computed_tokens, sequences, prefill_s, prefill_s),
+        decode=phase(plan, "decode", decode, shown_steps, sequences, decode_s, rated_s),
+        ttft_s=ttft,
+        tpot_s=tpot,
+        itl_s=tpot,
+        e2e_s=e2e,
+        memory=memory_plan(plan, sequences, limit, request.occupied_tokens, allocation),
+        energy_j_per_token=energy,
+        assumptions=(*assumptions, *_assumptions(plan, prefill.pass_tokens, decode.pass_tokens)),
+        warnings=warnings,
+        model=plan.model,
+        hardware=plan.system,
+        weights=plan.fmt.id,
+        kv=plan.kv,
+        engine=plan.engine_name,
+        workload=workload,
+    )
+
+
+def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[str, ...]:
+    """What the plan takes for granted."""
+
+    def keys(kind: str, tokens: int) -> str:
+        found = (
+            path_key(kernel, tokens) for kernel in plan.kernels if (kernel.kind == "attention") == (kind == "attention")
+        )
+        return "/".join(dict.fromkeys(key for key in found if key)) or "none"
+
+    rates = plan.rates
+    ideal = "/".join(dict.fromkeys(kernel.ideal_key for kernel in plan.kernels if kernel.ideal_key))
+    said = [
+        f"ideal: weights once a pass, cache at the occupied context, printed bandwidth, fastest of {ideal}; no activations,"
+        " cache writes, sampling, unpacking or launches",
+        f"compute path expected: prefill {keys('linear', prefill_tokens)}, decode {keys('linear', decode_tokens)},"
+        f" attention {keys('attention', decode_tokens)}",
+        f"expected: {rates.basis} efficiencies, {rates.memory:.0%} of the memory bandwidth sustained",
+        f"prefill in chunks of {plan.prefill_chunk:,} tokens in the expectation",
+    ]
+    if any(kernel.experts for kernel in plan.kernels):
+        said.append(
+            "experts: the ideal reads the active ones only; the expectation those that tokens routed uniformly touch"
+        )
+    if plan.machine.devices > 1:
+        said.append(
+            f"layers split over {plan.machine.devices} devices: one sequence decodes on one device after the other"
+        )
+    headroom = plan.system.device.clock_headroom
+    if headroom > 1:
+        said.append(f"ideal at the highest clock, {headroom:.2f} times the advertised one")
+    return tuple(said)

@@ -1,0 +1,217 @@
+"""Compile a model, a system, a format and an engine into a plan."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from rooflinellm.efficiency.rates import Rates, rates
+from rooflinellm.engine.layout import Layout, OperatorRow, lay_out
+from rooflinellm.engine.paths import Paths, attention_paths, weight_paths
+from rooflinellm.engine.plan import Kernel, Machine, PathRate, Plan
+from rooflinellm.errors import InvalidRequest
+from rooflinellm.operators import attention, linear
+from rooflinellm.operators.cache import CacheTypes
+from rooflinellm.operators.model import ModelSpec
+from rooflinellm.specs.engine import Backend, EngineSpec, ProfileSpec
+from rooflinellm.specs.formats import Encodings, FormatSpec
+from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
+
+
+def choose_backend(engine: EngineSpec, device: HardwareSpec, asked: str | None) -> str:
+    """The engine's backend for a device: the one asked for, else the first made for its vendor and kind.
+
+    Raises
+    ------
+    InvalidRequest
+        The engine has no such backend, or none for this device.
+    """
+    if asked is not None:
+        if asked not in engine.backends:
+            raise InvalidRequest(
+                f"{engine.id} has no backend '{asked}'; it has {', '.join(engine.backends)}", where="engine"
+            )
+        return asked
+    if device.ad_hoc:
+        return "cuda" if "cuda" in engine.backends else next(iter(engine.backends))
+    for name, backend in engine.backends.items():
+        vendor_fits = "*" in backend.vendors or device.vendor.lower() in backend.vendors
+        if vendor_fits and (backend.kinds is None or device.kind in backend.kinds):
+            return name
+    raise InvalidRequest(
+        f"{engine.id} has no backend for {device.name} ({device.vendor}, {device.kind});"
+        f" it has {', '.join(engine.backends)}",
+        where="engine",
+        next_step="Choose another engine: `--engine llama.cpp` runs on most devices.",
+    )
+
+
+class Compiler:
+    """Compiles plans and keeps the last ones, and the layouts they share."""
+
+    def __init__(self, capacity: int = 512) -> None:
+        self._capacity = capacity
+        self._layouts: OrderedDict[Any, tuple[Any, Layout]] = OrderedDict()
+
+    def layout(self, model: ModelSpec, fmt: FormatSpec, encodings: Encodings) -> Layout:
+        """The model in the format, from memory where it is known."""
+        # Entries are large and frozen: identity is a cheaper key than content, and the entry is kept alive beside it.
+        key = (id(model.entry), fmt.id, id(encodings))
+        if key not in self._layouts:
+            self._layouts[key] = (model.entry, lay_out(model, fmt, encodings.encodings))
+            if len(self._layouts) > self._capacity:
+                self._layouts.popitem(last=False)
+        return self._layouts[key][1]
+
+
+_compiler = Compiler()
+
+
+class _Kernels:
+    """Turns operator rows into kernels for one device, engine and backend."""
+
+    def __init__(
+        self,
+        engine: EngineSpec,
+        name: str,
+        backend: Backend,
+        device: HardwareSpec,
+        rate: Rates,
+        cache: CacheTypes,
+        scale: float,
+        rows: Sequence[OperatorRow],
+    ) -> None:
+        self.engine, self.name, self.backend, self.device = engine, name, backend, device
+        self.rate, self.cache, self.scale = rate, cache, scale
+        self.paths: dict[str, Paths] = {}
+        self.seen = Counter(row.operator.name for row in rows)
+
+    def name_of(self, row: OperatorRow) -> str:
+        """The operator's name, with the encoding behind it where the format mixes several."""
+        name = row.operator.name
+        return name if self.seen[name] == 1 or row.encoding is None else f"{name} ({row.encoding})"
+
+    def kernel(self, row: OperatorRow) -> Kernel:
+        """One row as coefficients."""
+        operator, count = row.operator, len(row.layers)
+        paths = self._paths(row)
+        shape, moe = operator.attention, operator.moe
+        weight_bytes: float = row.weight_bytes if moe is None else row.expert_bytes
+        return Kernel(
+            name=self.name_of(row),
+            kind=operator.kind,
+            count=count,
+            flops_per_token=count * linear.flops(1, operator.active_params),
+            weight_bytes=weight_bytes if self.scale == 1 else weight_bytes * self.scale,
+            experts=0 if moe is None else moe.experts,
+            active=0 if moe is None else moe.active,
+            flops_per_pair=0
+            if shape is None
+            else count * attention.flops_per_pair(shape.heads, shape.head_dim, shape.value_dim),
+            kv_bytes_per_token=0 if shape is None else count * self.cache.token_bytes(shape),
+            window=None if shape is None else shape.window,
+            activation_bytes_per_token=count
+            * linear.activation_bytes(1, operator.inputs, operator.outputs, self.engine.activation_bytes),
+            floor_s=count * self.rate.floors_s[operator.kind],
+            ideal_key="" if paths is None else paths.ideal_key,
+            ideal_flop_per_s=0.0 if paths is None else self.device.peak(paths.ideal_key) * self.device.clock_headroom,
+            paths=() if paths is None else self._path_rates(paths, operator.kind),
+        )
+
+    def _paths(self, row: OperatorRow) -> Paths | None:
+        if row.operator.kind == "attention":
+            return attention_paths(self.backend, self.device, self.cache.names, where=self.name)
+        if row.encoding is None or row.operator.kind == "embedding":
+            return None
+        if row.encoding not in self.paths:
+            self.paths[row.encoding] = weight_paths(self.backend, self.device, row.encoding, where=self.name)
+        return self.paths[row.encoding]
+
+    def _path_rates(self, paths: Paths, kind: str) -> tuple[PathRate, ...]:
+        return tuple(
+            PathRate(
+                path.min_tokens,
+                path.key,
+                self.device.peak(path.key) * self.rate.compute(self.device.peak_unit(path.key), kind),
+            )
+            for path in paths.expected
+        )
+
+
+def compile_plan(
+    model: ModelSpec,
+    system: SystemSpec,
+    fmt: FormatSpec,
+    engine: EngineSpec,
+    backend_name: str,
+    profile: ProfileSpec,
+    encodings: Encodings,
+    *,
+    kv: str,
+    resident_weight_bytes: int | None = None,
+    prefill_chunk: int | None = None,
+) -> Plan:
+    """Turn everything declarative into coefficients.
+
+    Parameters
+    ----------
+    model, system, fmt, engine, profile, encodings
+        The entries.
+    backend_name : str
+        Backend of the engine.
+    kv : str
+        Type of the cache, or ``K/V``.
+    resident_weight_bytes : int, optional
+        Size of the actual file, where it is known; the recipe's bytes are scaled to it. [byte]
+    prefill_chunk : int, optional
+        Tokens of a prompt that pass at once; None takes the engine's default. [token]
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InvalidRequest
+        The engine cannot run the format or the cache type.
+    MissingSpec
+        A peak or an efficiency that is needed is not known.
+    """
+    if fmt.family not in engine.format_families:
+        raise InvalidRequest(
+            f"{engine.id} does not run {fmt.id}; it runs {', '.join(engine.format_families)} formats",
+            where="weights",
+            next_step="Choose another format, or leave the engine out: it follows from the format.",
+        )
+    cache = CacheTypes.parse(kv, encodings)
+    for name in cache.names:
+        if name not in engine.kv.types:
+            raise InvalidRequest(
+                f"{engine.id} has no cache type '{name}'; it has {', '.join(engine.kv.types)}", where="kv"
+            )
+    layout = _compiler.layout(model, fmt, encodings)
+    scale = 1 if resident_weight_bytes is None else resident_weight_bytes / layout.resident_bytes
+    device, backend = system.device, engine.backends[backend_name]
+    rate = rates(profile, device, engine.id, backend_name)
+    kernels = _Kernels(engine, f"{engine.id}:{backend_name}", backend, device, rate, cache, scale, layout.rows)
+    return Plan(
+        model=model,
+        system=system,
+        fmt=fmt,
+        engine=engine,
+        backend_name=backend_name,
+        kv=cache.name,
+        layout=layout,
+        kernels=tuple(kernels.kernel(row) for row in layout.rows),
+        machine=Machine(
+            bandwidth=device.memory_bandwidth_bytes_per_s,
+            sustained_bandwidth=device.memory_bandwidth_bytes_per_s * rate.memory,
+            cache_bytes=device.cache_bytes,
+            cache_bandwidth=device.cache_bandwidth_bytes_per_s,
+            devices=system.count,
+        ),
+        rates=rate,
+        resident_weight_bytes=resident_weight_bytes or layout.resident_bytes,
+        prefill_chunk=prefill_chunk or engine.prefill_chunk,
+    )

@@ -1,0 +1,226 @@
+"""Evaluate a plan: FLOPs, bytes and seconds of runs of passes. Numbers and arrays go through the same lines.
+
+A pass computes `new_tokens` of each of `sequences` on top of `cached` tokens. Prefill is a run of chunks, decode a run of
+one-token passes; the cache grows by `new_tokens` from pass to pass. So a one-token prefill is a decode step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rooflinellm._numeric import maximum, where
+from rooflinellm.engine.plan import Kernel, Machine
+from rooflinellm.operators import attention, experts
+from rooflinellm.roofline import sum_of_max
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Passes of equal length in a row.
+
+    Attributes
+    ----------
+    sequences : array_like
+        Sequences in the batch, B. [-]
+    new_tokens : array_like
+        Tokens a pass computes for each sequence, S. [token]
+    passes : array_like
+        Number of passes, n. [-]
+    cached : array_like
+        Tokens in each sequence's cache before the first pass. [token]
+    logits : int
+        Positions of a sequence whose logits a pass computes: 1, or 0 for a chunk that is not the last. [-]
+    """
+
+    sequences: Any
+    new_tokens: Any
+    passes: Any
+    cached: Any
+    logits: int = 1
+
+    @property
+    def tokens(self) -> Any:
+        """Tokens of a pass over all sequences. [token]"""
+        return self.sequences * self.new_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an operator must do over some runs: the ideal counts nothing else. [FLOP], [byte]"""
+
+    flops: Any
+    read_bytes: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Time an operator is expected to take over some runs. [s]
+
+    `busy_s` is the sum over its passes of the longer of memory and compute; `memory_s` and `compute_s` are the sums of
+    either alone.
+    """
+
+    floor_s: Any
+    memory_s: Any
+    compute_s: Any
+    busy_s: Any
+
+
+def work(kernel: Kernel, runs: Sequence[Run]) -> Work:
+    """FLOPs and bytes that cannot be avoided: no activations, logits or cache writes; k experts whatever the batch.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The operator.
+    runs : sequence of Run
+        The passes.
+
+    Returns
+    -------
+    Work
+    """
+    flops: Any = 0
+    read: Any = 0
+    for run in runs:
+        if kernel.kind == "attention":
+            last = run.cached + run.passes * run.new_tokens
+            pairs = attention.causal_pairs(last - run.cached, run.cached, kernel.window)
+            tokens = attention.cached_tokens_read_in_run(run.passes, run.new_tokens, run.cached, kernel.window)
+            flops = flops + run.sequences * pairs * kernel.flops_per_pair
+            read = read + run.sequences * tokens * kernel.kv_bytes_per_token
+        elif kernel.kind != "embedding":
+            multiplied, weight_reads = _multiplied(kernel, run)
+            flops = flops + run.passes * multiplied * kernel.flops_per_token
+            read = read + run.passes * (weight_reads * kernel.weight_bytes)
+    return Work(flops, read)
+
+
+def _multiplied(kernel: Kernel, run: Run) -> tuple[Any, Any]:
+    """Tokens that a pass multiplies the weights with, and how often it reads them at least."""
+    if kernel.kind == "head":
+        return run.sequences * run.logits, run.logits
+    return run.tokens, kernel.active if kernel.kind == "experts" else 1
+
+
+def expect(kernel: Kernel, runs: Sequence[Run], machine: Machine, skew: Any) -> Expectation:
+    """Time that an operator is expected to take: floor + max(bytes / (eta b), FLOPs / (eta P)) for each pass.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The operator.
+    runs : sequence of Run
+        The passes.
+    machine : Machine
+        The system.
+    skew : array_like
+        Routing skew of a mixture, 0 uniform … 1 all tokens agree. [-]
+
+    Returns
+    -------
+    Expectation
+    """
+    floor: Any = 0.0
+    memory: Any = 0.0
+    compute: Any = 0.0
+    busy: Any = 0.0
+    for run in runs:
+        if kernel.kind == "attention":
+            run_memory, run_compute, run_busy = _expect_attention(kernel, run, machine)
+        else:
+            run_memory, run_compute = _expect_product(kernel, run, machine, skew)
+            run_busy = maximum(run_memory, run_compute)
+        launched = run.passes if kernel.kind != "head" else run.passes * run.logits
+        floor = floor + launched * kernel.floor_s
+        memory, compute, busy = memory + run_memory, compute + run_compute, busy + run_busy
+    return Expectation(floor, memory, compute, busy)
+
+
+def _expect_product(kernel: Kernel, run: Run, machine: Machine, skew: Any) -> tuple[Any, Any]:
+    """Memory and compute seconds of a product with weights (or of a lookup, or of vectors) over a run."""
+    tokens, weight_reads = _multiplied(kernel, run)
+    if kernel.kind == "experts":
+        weight_reads = experts.expected_distinct(kernel.experts, kernel.active, maximum(tokens, 1), skew)
+    elif kernel.kind == "embedding":
+        weight_reads = 0
+    moved = weight_reads * kernel.weight_bytes + tokens * kernel.activation_bytes_per_token
+    memory = run.passes * (moved / machine.sustained_bandwidth)
+    if not kernel.flops_per_token:
+        return memory, 0.0 * memory
+    flops = tokens * kernel.flops_per_token
+    return memory, run.passes * (flops / _rate(kernel, run.tokens))
+
+
+def _rate(kernel: Kernel, tokens: Any) -> Any:
+    """Expected compute rate of a pass of so many tokens. [FLOP/s]"""
+    rate = kernel.paths[0].flop_per_s
+    for path in kernel.paths[1:]:
+        rate = where(tokens >= path.min_tokens, path.flop_per_s, rate)
+    return rate
+
+
+def _expect_attention(kernel: Kernel, run: Run, machine: Machine) -> tuple[Any, Any, Any]:
+    """Memory, compute and longer-of-both seconds of attention over a run, exact over the growing cache.
+
+    Passes fall into three parts: those that end within the window, whose bytes and FLOPs grow linearly; at most one that
+    straddles it; and those that start beyond it, which are all alike.
+    """
+    new, sequences, window = run.new_tokens, run.sequences, kernel.window
+    per_cached = sequences * kernel.kv_bytes_per_token / machine.sustained_bandwidth
+    moved = run.tokens * (kernel.activation_bytes_per_token + kernel.kv_bytes_per_token) / machine.sustained_bandwidth
+    per_pair = sequences * kernel.flops_per_pair / kernel.paths[0].flop_per_s
+
+    def one(cached: Any) -> tuple[Any, Any]:
+        memory = moved + per_cached * attention.cached_tokens_read(cached, window)
+        return memory, per_pair * attention.causal_pairs(new, cached, window)
+
+    first = one(run.cached)
+    if window is None:
+        growing, straddling = run.passes, 0
+    else:
+        growing = attention.passes_below(window - new + 1, run.passes, new, run.cached)
+        straddling = attention.passes_below(window - 1, run.passes, new, run.cached) - growing
+        straddling = maximum(straddling, 0)
+    memory_step, compute_step = per_cached * new, per_pair * new * new
+    triangle = growing * (growing - 1) / 2
+    memory = growing * first[0] + memory_step * triangle
+    compute = growing * first[1] + compute_step * triangle
+    busy = sum_of_max(growing, first[0], memory_step, first[1], compute_step)
+    if window is None:
+        return memory, compute, busy
+    for count, cached in (
+        (straddling, run.cached + growing * new),
+        (run.passes - growing - straddling, maximum(run.cached, window - 1)),
+    ):
+        part_memory, part_compute = one(cached)
+        memory, compute = memory + count * part_memory, compute + count * part_compute
+        busy = busy + count * maximum(part_memory, part_compute)
+    return memory, compute, busy
+
+
+def ideal_memory_s(read_bytes: Any, passes: Any, machine: Machine, devices: int) -> Any:
+    """Least time to move bytes: once a pass the last-level cache may hold some of them.
+
+        max(max(0, B - n C) / b, B / b_C)
+
+    Parameters
+    ----------
+    read_bytes : array_like
+        Bytes read over all passes, B. [byte]
+    passes : array_like
+        Passes, n. [-]
+    machine : Machine
+        Bandwidth b, cache C and its bandwidth b_C of one device.
+    devices : int
+        Devices whose caches hold a share each. [-]
+
+    Returns
+    -------
+    float or ndarray
+        Time on one device's bandwidth. [s]
+    """
+    from_memory = maximum(read_bytes - passes * (machine.cache_bytes * devices), 0) / machine.bandwidth
+    return maximum(from_memory, read_bytes / machine.cache_bandwidth)

@@ -1,0 +1,126 @@
+"""A model in a weight format: bytes by layer and rows of equal operators. No hardware yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rooflinellm.operators.graph import Operator, block_operators, end_operators
+from rooflinellm.operators.model import ModelSpec
+from rooflinellm.operators.recipe import ModelTraits, encoding_of, tensor_bytes
+from rooflinellm.specs.formats import Encoding, FormatSpec
+
+OUTSIDE_LAYERS = -1
+
+
+@dataclass(slots=True)
+class OperatorRow:
+    """Operators of one name, shape and encoding, over all layers that have it.
+
+    Attributes
+    ----------
+    operator : Operator
+        The first of them.
+    encoding : str or None
+        Encoding of its largest matrix, which decides the compute path; None without matrices.
+    layers : list of int
+        The layers it stands in; -1 outside the layers. [-]
+    weight_bytes : int
+        Weights of all of them; of a mixture, all experts. [byte]
+    expert_bytes : int
+        One expert of each; 0 elsewhere. [byte]
+    """
+
+    operator: Operator
+    encoding: str | None
+    layers: list[int] = field(default_factory=list)
+    weight_bytes: int = 0
+    expert_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a model weighs in a format.
+
+    Attributes
+    ----------
+    rows : tuple of OperatorRow
+        Every operator, equal ones together, in the order in which they run.
+    layer_bytes : tuple of int
+        Weights by layer. [byte]
+    embedding_bytes, head_bytes : int
+        Input embedding (0 when tied), and final norm with head. [byte]
+    """
+
+    rows: tuple[OperatorRow, ...]
+    layer_bytes: tuple[int, ...]
+    embedding_bytes: int
+    head_bytes: int
+
+    @property
+    def resident_bytes(self) -> int:
+        """All weights. [byte]"""
+        return sum(self.layer_bytes) + self.embedding_bytes + self.head_bytes
+
+    @property
+    def streamed_bytes(self) -> int:
+        """Weights that a pass of one token reads: no input embedding lookup, the active experts only. [byte]"""
+        return sum(
+            row.weight_bytes if row.operator.moe is None else row.expert_bytes * row.operator.moe.active
+            for row in self.rows
+            if row.operator.kind != "embedding"
+        )
+
+
+def lay_out(model: ModelSpec, fmt: FormatSpec, encodings: Mapping[str, Encoding]) -> Layout:
+    """Give each tensor its encoding and add up.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    fmt : FormatSpec
+        The weight format.
+    encodings : mapping of str to Encoding
+        All encodings, by name.
+
+    Returns
+    -------
+    Layout
+    """
+    builder = _Builder(fmt, encodings, model.traits)
+    embedding, *last = end_operators(model.entry)
+    embedding_bytes = builder.add(embedding, OUTSIDE_LAYERS)
+    operators = {block: block_operators(block, model.hidden) for block in dict.fromkeys(model.layers)}
+    layer_bytes = tuple(
+        sum(builder.add(operator, layer) for operator in operators[block]) for layer, block in enumerate(model.layers)
+    )
+    head_bytes = sum(builder.add(operator, OUTSIDE_LAYERS) for operator in last)
+    return Layout(tuple(builder.rows.values()), layer_bytes, embedding_bytes, head_bytes)
+
+
+class _Builder:
+    """Collects operators into rows."""
+
+    def __init__(self, fmt: FormatSpec, encodings: Mapping[str, Encoding], traits: ModelTraits) -> None:
+        self.fmt, self.encodings, self.traits = fmt, encodings, traits
+        self.rows: dict[tuple[Operator, str | None], OperatorRow] = {}
+
+    def add(self, operator: Operator, layer: int) -> int:
+        """Count one operator in; gives its bytes."""
+        total = expert = 0
+        names: list[tuple[int, str]] = []
+        for tensor in operator.tensors:
+            name = encoding_of(tensor, layer, self.traits, self.fmt, self.encodings)
+            size = tensor_bytes(tensor, self.encodings[name])
+            total += size
+            expert += size // tensor.copies
+            if tensor.use == "matrix":
+                names.append((tensor.params, name))
+        encoding = max(names)[1] if names else None
+        row = self.rows.setdefault((operator, encoding), OperatorRow(operator, encoding))
+        row.layers.append(layer)
+        row.weight_bytes += total
+        if operator.moe is not None:
+            row.expert_bytes += expert
+        return total

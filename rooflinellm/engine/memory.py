@@ -1,0 +1,218 @@
+"""What must fit: weights, cache as allocated, workspace; on which device; and how far it could go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rooflinellm._numeric import anywhere, ceil_div, maximum, minimum, round_up, where
+from rooflinellm.engine.plan import Plan
+from rooflinellm.engine.workspace import workspace_bytes
+from rooflinellm.results import MemoryPlan, PlacedPart
+
+LARGEST_BATCH = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Options of the cache's layout.
+
+    Attributes
+    ----------
+    unified : bool
+        All sequences share one pool.
+    full_windows : bool
+        Sliding layers hold every token.
+    chunk : int
+        Tokens of a prompt that pass at once. [token]
+    """
+
+    unified: bool
+    full_windows: bool
+    chunk: int
+
+
+def cells(plan: Plan, window: int | None, sequences: Any, limit: Any, allocation: Allocation) -> Any:
+    """Tokens that the cache of one layer has room for, over all sequences.
+
+    Full attention holds the configured context of each sequence, rounded up to the engine's block. A sliding layer holds
+    a window (for each sequence, where they share a pool) and one chunk more, rounded up, but no more than the context:
+
+        pad(min(n_ctx, W n_seq + n_chunk))
+
+    Parameters
+    ----------
+    plan : Plan
+        Its engine names the rule and the block.
+    window : int or None
+        Attention window. [token]
+    sequences : array_like
+        Sequences, n_seq. [-]
+    limit : array_like
+        Configured context of one sequence. [token]
+    allocation : Allocation
+        Options.
+
+    Returns
+    -------
+    int or ndarray
+        [token]
+
+    References
+    ----------
+    ggml-org/llama.cpp, src/llama-kv-cache-iswa.cpp.
+    """
+    rules = plan.engine.kv
+    per_sequence = round_up(limit, rules.block_tokens)
+    if window is None or rules.sliding == "full" or allocation.full_windows:
+        return sequences * per_sequence
+    sharing, pools = (sequences, 1) if allocation.unified else (1, sequences)
+    context = per_sequence * sharing
+    return pools * round_up(minimum(context, window * sharing + allocation.chunk), rules.block_tokens)
+
+
+def _by_window(plan: Plan) -> dict[int | None, int]:
+    """Cache bytes of one token by window, over all layers that have it."""
+    totals: dict[int | None, int] = {}
+    for kernel in plan.kernels:
+        if kernel.kind == "attention":
+            totals[kernel.window] = totals.get(kernel.window, 0) + kernel.kv_bytes_per_token
+    return totals
+
+
+class _Parts:
+    """Bytes on each device, as functions of sequences and configured context."""
+
+    def __init__(self, plan: Plan, allocation: Allocation) -> None:
+        self.plan, self.allocation = plan, allocation
+        layout, devices = plan.layout, plan.machine.devices
+        layers = len(layout.layer_bytes)
+        # The head counts as one more layer behind the last, as llama.cpp counts it.
+        bounds = [round(device * (layers + 1) / devices) for device in range(devices + 1)]
+        scale = plan.resident_weight_bytes / layout.resident_bytes
+        sizes = [*layout.layer_bytes, layout.head_bytes]
+        self.layers = [stop - start for start, stop in zip(bounds, bounds[1:], strict=False)]
+        self.weights = [sum(sizes[start:stop]) for start, stop in zip(bounds, bounds[1:], strict=False)]
+        self.weights[0] += layout.embedding_bytes
+        if scale != 1:
+            self.weights = [round(weight * scale) for weight in self.weights]
+            self.weights[-1] += plan.resident_weight_bytes - sum(self.weights)
+        self.kv: list[dict[int | None, int]] = [{} for _ in range(devices)]
+        for row, kernel in zip(layout.rows, plan.kernels, strict=True):
+            if kernel.kind != "attention":
+                continue
+            share = kernel.kv_bytes_per_token // kernel.count
+            for layer in row.layers:
+                device = next(d for d in range(devices) if bounds[d] <= layer < bounds[d + 1])
+                self.kv[device][kernel.window] = self.kv[device].get(kernel.window, 0) + share
+
+    def device_bytes(self, device: int, sequences: Any, limit: Any) -> Any:
+        """All bytes on one device."""
+        kv = sum(
+            per_token * cells(self.plan, window, sequences, limit, self.allocation)
+            for window, per_token in self.kv[device].items()
+        )
+        workspace = workspace_bytes(self.plan, sequences, self.allocation.chunk)
+        return self.weights[device] + kv + workspace
+
+    def fits(self, sequences: Any, limit: Any, usable: float) -> Any:
+        """Whether every device holds its part."""
+        fullest = self.device_bytes(0, sequences, limit)
+        for device in range(1, self.plan.machine.devices):
+            fullest = maximum(fullest, self.device_bytes(device, sequences, limit))
+        return fullest <= usable
+
+
+def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocation: Allocation) -> MemoryPlan:
+    """Add up what must fit.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    sequences : array_like
+        Sequences in the batch. [-]
+    limit : array_like
+        Configured context of one sequence. [token]
+    occupied : array_like
+        Tokens of a sequence after its last token. [token]
+    allocation : Allocation
+        Options of the cache's layout.
+
+    Returns
+    -------
+    MemoryPlan
+    """
+    parts = _Parts(plan, allocation)
+    by_window = _by_window(plan)
+    allocated = {
+        window: per_token * cells(plan, window, sequences, limit, allocation) for window, per_token in by_window.items()
+    }
+    kinds: dict[str, Any] = {"full": 0, "sliding": 0, "latent": 0, "indexer": 0}
+    for window, size in allocated.items():
+        kind = "full" if window is None else "sliding"
+        kinds[kind] = kinds[kind] + size
+    filled: Any = sum(
+        per_token * sequences * (occupied if window is None else minimum(occupied, window))
+        for window, per_token in by_window.items()
+    )
+    devices = plan.machine.devices
+    workspace = devices * workspace_bytes(plan, sequences, allocation.chunk)
+    device_usable = usable_bytes(plan)
+    placement = tuple(
+        PlacedPart(
+            device=plan.system.device.id if devices == 1 else f"{plan.system.device.id} #{device}",
+            layers=parts.layers[device],
+            weight_bytes=parts.weights[device],
+            bytes=parts.device_bytes(device, sequences, limit),
+        )
+        for device in range(devices)
+    )
+    kv_bytes: Any = sum(allocated.values())
+    return MemoryPlan(
+        resident_weight_bytes=plan.resident_weight_bytes,
+        kv_allocated_bytes=kv_bytes,
+        kv_occupied_bytes=filled,
+        kv_by_kind=kinds,
+        state_bytes=0,
+        workspace_bytes=workspace,
+        total_bytes=plan.resident_weight_bytes + kv_bytes + workspace,
+        usable_bytes=None if device_usable is None else device_usable * devices,
+        fits=None if device_usable is None else parts.fits(sequences, limit, device_usable),
+        placement=placement,
+        _largest_context=lambda: _largest_context(plan, parts, sequences, device_usable),
+        _largest_batch=lambda: _largest_batch(parts, limit, device_usable),
+    )
+
+
+def usable_bytes(plan: Plan) -> int | None:
+    """Memory of one device that the engine takes: the usable part, or the share of the capacity it is set to. [byte]"""
+    device = plan.system.device
+    if device.usable_bytes is None or device.memory_bytes is None:
+        return None
+    return min(device.usable_bytes, int(device.memory_bytes * plan.engine.workspace.memory_fraction))
+
+
+def _largest_context(plan: Plan, parts: _Parts, sequences: Any, usable: int | None) -> Any:
+    if usable is None:
+        return None
+    block = plan.engine.kv.block_tokens
+    most = plan.model.max_context_tokens
+    blocks = _largest(lambda count: parts.fits(sequences, count * block, usable), ceil_div(most, block), sequences)
+    return minimum(blocks * block, most)
+
+
+def _largest_batch(parts: _Parts, limit: Any, usable: int | None) -> Any:
+    if usable is None:
+        return None
+    return _largest(lambda count: parts.fits(count, limit, usable), LARGEST_BATCH, limit)
+
+
+def _largest(fits: Any, most: int, like: Any) -> Any:
+    """The largest count up to `most` for which `fits` holds, by bisection; 0 where not even 1 does."""
+    low, high = 0 * like, 0 * like + most
+    while anywhere(low < high):
+        middle = (low + high + 1) // 2
+        good = fits(middle)
+        low, high = where(good, middle, low), where(good, high, middle - 1)
+    return low

@@ -1,0 +1,125 @@
+"""A plan: everything declarative turned into coefficients, ready for plain arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rooflinellm.efficiency.rates import Rates
+from rooflinellm.engine.layout import Layout
+from rooflinellm.operators.graph import Kind
+from rooflinellm.operators.model import ModelSpec
+from rooflinellm.specs.engine import Backend, EngineSpec
+from rooflinellm.specs.formats import FormatSpec
+from rooflinellm.specs.hardware import SystemSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PathRate:
+    """The rate an operator is expected to compute at, from so many tokens in a pass on."""
+
+    min_tokens: int
+    key: str
+    flop_per_s: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Equal operators of all layers, as coefficients.
+
+    Attributes
+    ----------
+    name, kind : str
+        As in `operators.graph.Operator`.
+    count : int
+        Layers it stands in. [-]
+    flops_per_token : int
+        2 N: k of E experts in a mixture. [FLOP/token]
+    weight_bytes : int or float
+        Weights read once a pass; of a mixture, one expert of each layer. [byte]
+    experts, active : int
+        E and k; 0 elsewhere. [-]
+    flops_per_pair : int
+        Attention over one query-key pair. [FLOP]
+    kv_bytes_per_token : int
+        Keys and values of one token. [byte/token]
+    window : int or None
+        Attention window, the token itself included. [token]
+    activation_bytes_per_token : int
+        Activations read and written. [byte/token]
+    floor_s : float
+        Least time of all of them in a pass. [s]
+    ideal_key : str
+        Fastest peak that the engine's rules allow.
+    ideal_flop_per_s : Any
+        Its rate at the highest clock. [FLOP/s]
+    paths : tuple of PathRate
+        What is expected instead, by tokens in a pass.
+    """
+
+    name: str
+    kind: Kind
+    count: int
+    flops_per_token: int
+    weight_bytes: Any
+    experts: int
+    active: int
+    flops_per_pair: int
+    kv_bytes_per_token: int
+    window: int | None
+    activation_bytes_per_token: int
+    floor_s: float
+    ideal_key: str
+    ideal_flop_per_s: Any
+    paths: tuple[PathRate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The numbers of a system that the arithmetic needs; arrays where a what-if asks for several values at once.
+
+    Attributes
+    ----------
+    bandwidth : Any
+        Printed memory bandwidth of one device. [byte/s]
+    sustained_bandwidth : Any
+        Share of it that operators are expected to reach. [byte/s]
+    cache_bytes, cache_bandwidth : Any
+        Last-level cache of one device. [byte], [byte/s]
+    devices : int
+        Devices in a row, each holding a share of the layers. [-]
+    """
+
+    bandwidth: Any
+    sustained_bandwidth: Any
+    cache_bytes: Any
+    cache_bandwidth: Any
+    devices: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One model in one format on one system under one engine."""
+
+    model: ModelSpec
+    system: SystemSpec
+    fmt: FormatSpec
+    engine: EngineSpec
+    backend_name: str
+    kv: str
+    layout: Layout
+    kernels: tuple[Kernel, ...]
+    machine: Machine
+    rates: Rates
+    resident_weight_bytes: int
+    prefill_chunk: int
+
+    @property
+    def backend(self) -> Backend:
+        """The engine's rules for this device."""
+        return self.engine.backends[self.backend_name]
+
+    @property
+    def engine_name(self) -> str:
+        """Engine and backend, as ``llama.cpp:cuda``."""
+        return f"{self.engine.id}:{self.backend_name}"

@@ -1,0 +1,168 @@
+"""Softmax attention over cached keys and values: pairs, FLOPs and bytes.
+
+`cached` tokens stand in the cache before the pass, `new` tokens are computed in it. A window counts the newest token
+itself: with window W a query sees itself and at most W - 1 tokens before it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinellm._numeric import Numeric, maximum, minimum
+
+
+def _pairs_up_to(tokens: Numeric, window: int | None) -> Any:
+    """Pairs of the first `tokens` queries of an empty cache: G(n) = n(n+1)/2, from n = W on n W - W(W-1)/2."""
+    if window is None:
+        return tokens * (tokens + 1) // 2
+    full = minimum(tokens, window)
+    return full * (full + 1) // 2 + maximum(tokens - window, 0) * window
+
+
+def causal_pairs(new: Numeric, cached: Numeric, window: int | None = None) -> Any:
+    """Query-key pairs that a causal pass computes: G(cached + new) - G(cached).
+
+    Parameters
+    ----------
+    new : array_like
+        Tokens computed in the pass, S. [token]
+    cached : array_like
+        Tokens in the cache before it, c. [token]
+    window : int, optional
+        Window W, the token itself included; None attends to everything. [token]
+
+    Returns
+    -------
+    int, float or ndarray
+        S c + S(S+1)/2 without a window. [-]
+    """
+    return _pairs_up_to(cached + new, window) - _pairs_up_to(cached, window)
+
+
+def flops_per_pair(heads: int, key_dim: int, value_dim: int) -> int:
+    """FLOPs of one query-key pair over all query heads: 2 H (d_k + d_v), for the score and the weighted value.
+
+    Grouped key/value heads save bytes, not FLOPs.
+
+    Parameters
+    ----------
+    heads : int
+        Query heads, H. [-]
+    key_dim, value_dim : int
+        Width of a key and of a value head. [-]
+
+    Returns
+    -------
+    int
+        [FLOP]
+    """
+    return 2 * heads * (key_dim + value_dim)
+
+
+def cached_tokens_read(cached: Numeric, window: int | None = None) -> Any:
+    """Cached tokens that a pass must read for one sequence: min(c, W - 1), as its first query sees W - 1 before itself.
+
+    Parameters
+    ----------
+    cached : array_like
+        Tokens in the cache before the pass, c. [token]
+    window : int, optional
+        Window W, the token itself included. [token]
+
+    Returns
+    -------
+    int, float or ndarray
+        [token]
+    """
+    return cached if window is None else minimum(cached, window - 1)
+
+
+def cached_tokens_read_in_run(passes: Numeric, new: Numeric, cached: Numeric, window: int | None = None) -> Any:
+    """Cached tokens read over a run of passes, each adding `new` tokens: sum over i of min(c + i S, W - 1).
+
+    Closed form: the passes that start below the window are an arithmetic series, the others read W - 1 each.
+
+    Parameters
+    ----------
+    passes : array_like
+        Number of passes, n. [-]
+    new : array_like
+        Tokens each adds, S. [token]
+    cached : array_like
+        Tokens in the cache before the first, c. [token]
+    window : int, optional
+        Window W, the token itself included. [token]
+
+    Returns
+    -------
+    int, float or ndarray
+        [token]
+    """
+    if window is None:
+        return passes * cached + new * (passes * (passes - 1) // 2)
+    growing = passes_below(window - 1, passes, new, cached)
+    return growing * cached + new * (growing * (growing - 1) // 2) + (passes - growing) * (window - 1)
+
+
+def passes_below(limit: int, passes: Numeric, new: Numeric, cached: Numeric) -> Any:
+    """How many of a run's passes start with fewer than `limit` cached tokens: min(n, ceil((limit - c) / S)).
+
+    Parameters
+    ----------
+    limit : int
+        [token]
+    passes, new, cached : array_like
+        As in `cached_tokens_read_in_run`.
+
+    Returns
+    -------
+    int, float or ndarray
+        [-]
+    """
+    step = maximum(new, 1)
+    return minimum(maximum(-((cached - limit) // step), 0), passes)
+
+
+def decode_read_bytes(
+    sequences: Numeric,
+    cached_tokens: Numeric,
+    kv_heads: int,
+    key_dim: int,
+    value_dim: int,
+    bytes_per_key: float,
+    bytes_per_value: float,
+    window: int | None = None,
+) -> Any:
+    """Bytes of KV cache that one decode step must read in one layer.
+
+    Each sequence attends to its cached tokens (the newest token's key and value are still on chip), at most a window of
+    them:
+
+        B min(c, W - 1) H_kv (d_k b_k + d_v b_v)
+
+    Parameters
+    ----------
+    sequences : array_like
+        Sequences in the batch, B. [-]
+    cached_tokens : array_like
+        Tokens in the cache before the step, c; broadcasts with `sequences`. [token]
+    kv_heads : int
+        Key/value heads, H_kv. [-]
+    key_dim, value_dim : int
+        Width of a key and of a value head. [-]
+    bytes_per_key, bytes_per_value : float
+        Bytes of one cached element, scales included (q8_0: 34/32). [byte]
+    window : int, optional
+        Window W, the token itself included. [token]
+
+    Returns
+    -------
+    int, float or ndarray
+        [byte]
+
+    References
+    ----------
+    Shazeer (2019), "Fast Transformer Decoding: One Write-Head is All You Need", section 3.
+    """
+    per_token = kv_heads * (key_dim * bytes_per_key + value_dim * bytes_per_value)
+    return sequences * cached_tokens_read(cached_tokens, window) * per_token

@@ -1,0 +1,72 @@
+"""The key/value cache: bytes of one token in one layer, by type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rooflinellm.errors import InvalidRequest
+from rooflinellm.specs.formats import Encoding, Encodings
+from rooflinellm.specs.model import Attention
+
+
+@dataclass(frozen=True, slots=True)
+class CacheTypes:
+    """Types of cached keys and values.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Canonical names of the key and the value type.
+    key, value : Encoding
+        Their encodings.
+    """
+
+    names: tuple[str, str]
+    key: Encoding
+    value: Encoding
+
+    @classmethod
+    def parse(cls, text: str, encodings: Encodings) -> CacheTypes:
+        """Read ``f16``, or ``q8_0/f16`` where keys and values differ.
+
+        Raises
+        ------
+        InvalidRequest
+            A type that is not in the table.
+        """
+        canonical = {name: known for known, kv_type in encodings.kv_types.items() for name in (known, *kv_type.aliases)}
+        asked = [part.strip().lower() for part in text.split("/")]
+        if not 1 <= len(asked) <= 2 or not all(name in canonical for name in asked):
+            raise InvalidRequest(
+                f"'{text}' is no cache type; allowed: {', '.join(sorted(canonical))}, or a pair such as q8_0/f16",
+                where="kv",
+            )
+        key, value = canonical[asked[0]], canonical[asked[-1]]
+        table = encodings.encodings
+        return cls((key, value), table[encodings.kv_types[key].encoding], table[encodings.kv_types[value].encoding])
+
+    @property
+    def name(self) -> str:
+        """As it is written: one name, or ``K/V``."""
+        key, value = self.names
+        return key if key == value else f"{key}/{value}"
+
+    def token_bytes(self, attention: Attention) -> int:
+        """Bytes of one token's keys and values in one layer: H_kv d_k b_k + H_kv d_v b_v; a block begun counts whole.
+
+        Parameters
+        ----------
+        attention : Attention
+            The layer's shape.
+
+        Returns
+        -------
+        int
+            [byte]
+        """
+        keys = _packed(attention.kv_heads * attention.head_dim, self.key)
+        return keys + _packed(attention.kv_heads * attention.value_dim, self.value)
+
+
+def _packed(elements: int, encoding: Encoding) -> int:
+    return -(-elements // encoding.block_elements) * encoding.block_bytes

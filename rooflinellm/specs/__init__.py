@@ -1,0 +1,1 @@
+"""Declarative specifications: frozen pydantic models that validate and hold no arithmetic."""

@@ -1,0 +1,128 @@
+"""What all specifications share: frozen models, sourced quantities, and errors that name file, line and field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from rooflinellm import _yaml
+from rooflinellm.errors import InvalidSpec
+
+Evidence = Literal["datasheet", "whitepaper", "measured", "third_party", "derived", "estimate"]
+"""How a value is known, from the maker's own figure down to a recollection that nobody has checked."""
+
+Identifier = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:[-._+][a-z0-9]+)*$", max_length=100)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Positive = Annotated[float, Field(gt=0, lt=1e15)]
+
+
+class Spec(BaseModel):
+    """Base of all declarative models: frozen, and no field that the schema does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Source(Spec):
+    """A public source, named so that a reader can find it."""
+
+    title: str
+    publisher: str | None = None
+    year: Annotated[int, Field(ge=1990, le=2100)] | None = None
+    url: str | None = None
+    note: str | None = None
+
+
+class Alternative(Spec):
+    """A value another source gives, kept beside the one that was chosen."""
+
+    value: Positive
+    source: str
+    note: str | None = None
+
+
+class Quantity(Spec):
+    """A number with its evidence; the unit stands in the name of the field that holds it."""
+
+    value: Positive
+    kind: Evidence
+    source: str
+    note: str | None = None
+    alternatives: tuple[Alternative, ...] = ()
+
+
+class Entry(Spec):
+    """What every file of the databases starts with."""
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    id: Identifier
+    name: str
+    aliases: tuple[str, ...] = ()
+    sources: dict[str, Source] = {}
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _sources_are_listed(self) -> Entry:
+        for key in cited_sources(self):
+            if key not in self.sources:
+                known = ", ".join(self.sources) or "none"
+                raise ValueError(f"source '{key}' is cited but not listed under sources (listed: {known})")
+        return self
+
+
+def cited_sources(spec: BaseModel) -> Iterator[str]:
+    """Every source key that a specification cites, in its nested values too."""
+    for name in type(spec).model_fields:
+        value = getattr(spec, name)
+        if name == "source" and isinstance(value, str):
+            yield value
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, BaseModel) and not isinstance(item, Source):
+                yield from cited_sources(item)
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validate(model: type[Model], data: Any, *, where: str, text: str | None = None) -> Model:
+    """Turn plain values into a specification.
+
+    Parameters
+    ----------
+    model : type
+        The specification's class.
+    data : Any
+        Plain values, as YAML or JSON give them.
+    where : str
+        The file's name, for messages.
+    text : str, optional
+        The file's text, to name the line.
+
+    Raises
+    ------
+    InvalidSpec
+        Naming file, line, field, the value met and what is allowed.
+    """
+    if not isinstance(data, Mapping):
+        raise InvalidSpec(f"expected a mapping of fields, found {type(data).__name__}", where=where)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        first = problems[0]
+        field = ".".join(str(step) for step in first["loc"]) or "the whole entry"
+        line = _yaml.line_of(text, first["loc"]) if text is not None else None
+        place = f"{where}, line {line}" if line else where
+        met = first.get("input")
+        shown = f" (found {met!r:.60})" if isinstance(met, str | int | float | bool) else ""
+        more = f" — and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise InvalidSpec(f"{field}: {first['msg']}{shown}{more}", where=place) from error
+
+
+def load(model: type[Model], file: Path | Traversable) -> Model:
+    """Read and validate one YAML file; errors as in `validate` and `_yaml.load`."""
+    text = _yaml.read_text(file)
+    return validate(model, _yaml.parse(text, where=str(file)), where=str(file), text=text)

@@ -1,0 +1,255 @@
+"""Devices: what a piece of hardware can do, each value with its source."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from rooflinellm import units
+from rooflinellm.errors import MissingSpec
+from rooflinellm.specs.common import Count, Entry, Evidence, Positive, Quantity, Spec
+
+Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp6", "fp4", "int8", "int4"]
+Accumulator = Literal["fp64", "fp32", "fp16", "int32"]
+DeviceKind = Literal["gpu", "soc", "apu", "cpu", "accelerator"]
+
+CACHE_BANDWIDTH_MULTIPLE = 4.0
+"""Bandwidth of the last-level cache over that of the memory, where a device does not state it (an estimate)."""
+
+
+class Peak(Spec):
+    """A dense peak rate: never one that counts zeros of 2:4 sparsity as work."""
+
+    precision: Precision
+    accumulate: Accumulator
+    unit: Literal["matrix", "vector"]
+    block_scaled: bool = False
+    tflops: Positive
+    kind: Evidence
+    source: str
+    note: str | None = None
+
+    @property
+    def key(self) -> str:
+        """``precision.accumulate``, with ``.block`` behind it for block-scaled formats (MXFP8, NVFP4)."""
+        return f"{self.precision}.{self.accumulate}" + (".block" if self.block_scaled else "")
+
+    @property
+    def flop_per_s(self) -> float:
+        """The rate. [FLOP/s]"""
+        return self.tflops * units.TERA
+
+
+class Memory(Spec):
+    """The memory that weights and cache live in."""
+
+    type: str
+    capacity_gib: Quantity | None = None
+    configurations_gib: tuple[Positive, ...] = ()
+    usable_gib: Quantity | None = None
+    usable_fraction: Quantity | None = None
+    unified: bool = False
+    bus_bits: Count | None = None
+    data_rate_gt_s: Positive | None = None
+    bandwidth_gb_s: Quantity
+
+    @field_validator("configurations_gib", mode="before")
+    @classmethod
+    def _ascending(cls, value: Any) -> Any:
+        if isinstance(value, list) and value != sorted(value):
+            raise ValueError("configurations must be listed in ascending order")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Memory:
+        if self.bus_bits and self.data_rate_gt_s:
+            product = self.bus_bits / units.BITS_PER_BYTE * self.data_rate_gt_s
+            if abs(product / self.bandwidth_gb_s.value - 1) > 0.03:
+                raise ValueError(
+                    f"bandwidth_gb_s {self.bandwidth_gb_s.value:g} is not bus x data rate ({product:.1f} GB/s)"
+                )
+        if self.usable_gib and self.usable_fraction:
+            raise ValueError("give usable_gib or usable_fraction, not both")
+        if self.usable_fraction and self.usable_fraction.value > 1:
+            raise ValueError(f"usable_fraction {self.usable_fraction.value:g} is more than 1")
+        if self.capacity_gib and self.usable_gib and self.usable_gib.value > self.capacity_gib.value:
+            raise ValueError("usable_gib is more than capacity_gib")
+        if self.configurations_gib and (
+            self.capacity_gib is None or self.capacity_gib.value != self.configurations_gib[-1]
+        ):
+            raise ValueError("capacity_gib must be the largest of configurations_gib")
+        return self
+
+
+class Cache(Spec):
+    """The last cache before memory."""
+
+    last_level_mib: Quantity
+    bandwidth_gb_s: Quantity | None = None
+
+
+class Clock(Spec):
+    """The clock the peaks hold at, and the highest the part runs at (the ideal must be a bound)."""
+
+    advertised_mhz: Positive
+    max_mhz: Positive | None = None
+    kind: Evidence
+    source: str
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Clock:
+        if self.max_mhz is not None and self.max_mhz < self.advertised_mhz:
+            raise ValueError(f"max_mhz {self.max_mhz:g} is below advertised_mhz {self.advertised_mhz:g}")
+        return self
+
+
+class Link(Spec):
+    """A way to other devices or to the host."""
+
+    kind: Literal["pcie", "nvlink", "nvlink-c2c", "xgmi", "xelink", "ethernet", "ici", "neuronlink", "other"]
+    generation: Annotated[float, Field(gt=0, le=10)] | None = None
+    lanes: Annotated[int, Field(ge=1, le=128)] | None = None
+    gb_s_per_direction: Quantity
+    domain: Count = 1
+
+
+class Power(Spec):
+    """Board or socket power."""
+
+    tdp_w: Quantity
+
+
+class HardwareSpec(Entry):
+    """One device: a card, a system on a chip, a CPU socket.
+
+    Attributes hold what the file says; the properties give it in base units.
+    """
+
+    vendor: str
+    architecture: str
+    kind: DeviceKind
+    release_date: str | None = None
+    memory: Memory
+    cache: Cache | None = None
+    clock: Clock | None = None
+    peak_list: Annotated[tuple[Peak, ...], Field(alias="peaks", min_length=1)]
+    compute_units: Count | None = None
+    isa: str | None = None
+    links: tuple[Link, ...] = ()
+    power: Power | None = None
+    ad_hoc: Annotated[bool, Field(exclude=True)] = False
+
+    @model_validator(mode="after")
+    def _peaks_differ(self) -> HardwareSpec:
+        keys = [peak.key for peak in self.peak_list]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise ValueError(f"peak '{key}' is listed twice")
+        return self
+
+    @cached_property
+    def peaks(self) -> dict[str, float]:
+        """Dense peaks by ``precision.accumulate``, at the advertised clock. [FLOP/s]"""
+        return {peak.key: peak.flop_per_s for peak in self.peak_list}
+
+    def peak(self, key: str) -> float:
+        """The dense peak of one precision and accumulator, at the advertised clock. [FLOP/s]
+
+        Raises
+        ------
+        MissingSpec
+            The device has no such path; another is never put in its place.
+        """
+        try:
+            return self.peaks[key]
+        except KeyError:
+            raise MissingSpec(
+                f"no peak '{key}'; it has {', '.join(self.peaks)}",
+                where=f"{self.id}, field peaks",
+                next_step="Add the peak to the device's file with its source, or choose a format it can compute in.",
+            ) from None
+
+    def peak_unit(self, key: str) -> str:
+        """Whether a peak belongs to the ``matrix`` or the ``vector`` units."""
+        return next(peak.unit for peak in self.peak_list if peak.key == key)
+
+    @property
+    def clock_headroom(self) -> float:
+        """Highest clock over the clock the peaks hold at; 1 where it is not known. [-]"""
+        if self.clock is None or self.clock.max_mhz is None:
+            return 1.0
+        return self.clock.max_mhz / self.clock.advertised_mhz
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Printed capacity (the largest configuration), None where it depends on the machine. [byte]"""
+        return None if self.memory.capacity_gib is None else round(self.memory.capacity_gib.value * units.GIB)
+
+    @property
+    def usable_bytes(self) -> int | None:
+        """What a program can get of the memory. [byte]"""
+        if self.memory.usable_gib is not None:
+            return round(self.memory.usable_gib.value * units.GIB)
+        if self.memory_bytes is None:
+            return None
+        share = 1.0 if self.memory.usable_fraction is None else self.memory.usable_fraction.value
+        return int(self.memory_bytes * share)
+
+    @property
+    def memory_bandwidth_bytes_per_s(self) -> float:
+        """Printed memory bandwidth. [byte/s]"""
+        return self.memory.bandwidth_gb_s.value * units.GB
+
+    @property
+    def cache_bytes(self) -> int:
+        """Last-level cache; 0 where it is not known. [byte]"""
+        return 0 if self.cache is None else round(self.cache.last_level_mib.value * units.MIB)
+
+    @property
+    def cache_bandwidth_bytes_per_s(self) -> float:
+        """Bandwidth of the last-level cache. [byte/s]"""
+        if self.cache is not None and self.cache.bandwidth_gb_s is not None:
+            return self.cache.bandwidth_gb_s.value * units.GB
+        return CACHE_BANDWIDTH_MULTIPLE * self.memory_bandwidth_bytes_per_s
+
+    @property
+    def tdp_w(self) -> float | None:
+        """Rated power. [W]"""
+        return None if self.power is None else self.power.tdp_w.value
+
+    def with_capacity(self, capacity_bytes: int) -> HardwareSpec:
+        """The same device with another amount of memory, as in ``m3-max-40c@64GiB``."""
+        gib = capacity_bytes / units.GIB
+        memory = self.memory
+        asked = Quantity(value=gib, kind="estimate", source="as asked")
+        usable = memory.usable_gib
+        if usable is not None and memory.capacity_gib is not None:
+            usable = usable.model_copy(update={"value": gib * usable.value / memory.capacity_gib.value})
+        changed = memory.model_copy(update={"capacity_gib": asked, "configurations_gib": (), "usable_gib": usable})
+        return self.model_copy(update={"memory": changed})
+
+
+class HostMemory(Spec):
+    """System RAM beside the devices, as in ``ddr5-5600x2@64GiB``."""
+
+    name: str
+    bandwidth_bytes_per_s: Positive
+    capacity_bytes: int | None = None
+
+
+class SystemSpec(Spec):
+    """Devices and host memory that run one model together."""
+
+    name: str
+    device: HardwareSpec
+    count: Annotated[int, Field(ge=1, le=1024)] = 1
+    host: HostMemory | None = None
+    host_cpu: HardwareSpec | None = None
+
+    @property
+    def id(self) -> str:
+        """The system string in canonical form."""
+        return self.name

@@ -1,0 +1,389 @@
+"""The grammar of what people type for hardware: ad hoc devices, system memory, counts, capacities and whole systems.
+
+Nothing here looks anything up: `system` is handed the functions that do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from rooflinellm import units
+from rooflinellm.errors import AmbiguousName, InvalidRequest, InvalidSpec, RooflineError
+from rooflinellm.specs.common import Quantity, validate
+from rooflinellm.specs.hardware import HardwareSpec, HostMemory, SystemSpec
+
+Find = Callable[[str], HardwareSpec | None]
+"""Returns the device of a name, None where there is no such name."""
+
+MAX_COUNT = 1024
+MAX_PARTS = 16
+MIN_CAPACITY, MAX_CAPACITY = units.MIB, 1024 * units.TIB
+CHANNEL_BYTES = 8
+"""Width of a memory channel as boards count them, up to DDR5. [byte]"""
+MAX_WIDTH = 128 * CHANNEL_BYTES
+"""Widest bus of system memory that is believed. [byte]"""
+
+AS_ASKED = "as asked"
+"""The source that `HardwareSpec.with_capacity` gives to an amount that was typed."""
+AD_HOC = "ad-hoc"
+AD_HOC_EXAMPLE = "24GiB,1008GB/s,165TFLOP/s@fp16"
+ACCUMULATORS: dict[str, tuple[str, ...]] = {
+    "fp64": ("fp64",),
+    "fp32": ("fp32",),
+    "tf32": ("fp32",),
+    "fp16": ("fp32", "fp16"),
+    "bf16": ("fp32",),
+    "fp8": ("fp32", "fp16"),
+    "fp6": ("fp32",),
+    "fp4": ("fp32",),
+    "int8": ("int32",),
+    "int4": ("int32",),
+}
+"""What a precision may accumulate in; where none is written, a rate holds for each of them."""
+_VECTOR = ("fp64", "fp32")
+
+_COUNT = re.compile(r"(?P<count>[-+]?[0-9]+(?:\.[0-9]+)?)\s*[x×]\s*(?P<rest>.+)", re.IGNORECASE | re.DOTALL)
+_MEMORY = re.compile(
+    r"(?P<type>ddr[1-9]|lpddr[1-9]x?)-?(?P<rate>[1-9][0-9]{2,4})(?:mt/s|mhz)?"
+    r"(?:x(?P<channels>[0-9]{1,6}))?(?:@(?P<bits>[0-9]{1,6})-?bits?)?(?:@(?P<capacity>.+))?",
+    re.IGNORECASE,
+)
+_MEMORY_START = re.compile(r"(?:lp)?ddr[1-9]", re.IGNORECASE)
+_WRITE_MEMORY = "Write system memory like ddr5-5600x2@64GiB (two channels) or lpddr5x-8533@128bit@32GiB."
+_WRITE_SYSTEM = "Write a system like 2x rtx-3090 + ddr5-5600x2@64GiB."
+
+
+def shown(text: str) -> str:
+    """Quote what was typed, cut to a readable length and safe to print."""
+    cut = text if len(text) <= 80 else text[:79] + "…"
+    return f"'{cut}'" if cut.isprintable() else ascii(cut)
+
+
+def without_spaces(text: str) -> str:
+    """Drop all white space."""
+    return "".join(text.split())
+
+
+def split_count(text: str) -> tuple[str, str] | None:
+    """Split ``2x rtx-3090`` into the count as written and the rest; None where there is no such prefix."""
+    match = _COUNT.fullmatch(text.strip())
+    return (match["count"], match["rest"].strip()) if match else None
+
+
+def count(text: str) -> int:
+    """Read the number of devices, from 1 to 1024.
+
+    Raises
+    ------
+    InvalidRequest
+        No whole number, or out of range.
+    """
+    number = int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
+    if not 1 <= number <= MAX_COUNT:
+        raise InvalidRequest(f"a count of {shown(text)} devices; allowed is a whole number from 1 to {MAX_COUNT:,}")
+    return number
+
+
+def capacity(text: str) -> int:
+    """Read an amount of device or system memory: ``64GiB`` (binary) or ``64GB`` (decimal). [byte]
+
+    Raises
+    ------
+    InvalidRequest
+        No amount of memory, or one that no machine has.
+    """
+    amount = units.parse_bytes(_plain(text))
+    if not MIN_CAPACITY <= amount <= MAX_CAPACITY:
+        raise InvalidRequest(f"{shown(text)} of memory; allowed is 1 MiB to 1 PiB")
+    return round(amount)
+
+
+def capacity_label(amount: int) -> str:
+    """Write an amount of memory so that `capacity` reads the same back: ``64GiB``, ``64GB``, ``1234567B``."""
+    for unit, name in ((units.GIB, "GiB"), (units.GB, "GB"), (units.MIB, "MiB"), (units.MB, "MB")):
+        if amount % unit == 0:
+            return f"{amount // int(unit)}{name}"
+    return f"{amount}B"
+
+
+def host_memory(text: str) -> HostMemory | None:
+    """Read a specification of system memory, or return None where the text is none.
+
+    The bandwidth is channels x 8 bytes, or the stated bus width, times the transfer rate:
+    ``ddr5-5600x2@64GiB``, ``ddr4-3200x2``, ``lpddr5x-8533@128bit@32GiB``.
+
+    Raises
+    ------
+    InvalidRequest
+        It begins as one and goes on as none, or says neither channels nor width.
+    """
+    packed = without_spaces(text).replace("×", "x")
+    if not _MEMORY_START.match(packed):
+        return None
+    match = _MEMORY.fullmatch(packed)
+    if match is None:
+        raise InvalidRequest(f"{shown(text)} is no system memory", next_step=_WRITE_MEMORY)
+    module = f"{match['type'].lower()}-{match['rate']}"
+    channels, bits = match["channels"], match["bits"]
+    if channels and bits:
+        raise InvalidRequest(f"{shown(text)} gives channels and a bus width; give one", next_step=_WRITE_MEMORY)
+    if not channels and not bits:
+        step = f"Add the channels or the bus width: {module}x2 for two channels, or {module}@128bit."
+        raise InvalidRequest(f"{shown(text)} does not say how many channels there are", next_step=step)
+    if channels and module.startswith("lp"):
+        step = f"State the bus width, such as {module}@128bit."
+        raise InvalidRequest(f"{shown(text)}: LPDDR channels differ in width", next_step=step)
+    if channels:
+        name, width = f"{module}x{int(channels)}", float(int(channels) * CHANNEL_BYTES)
+    else:
+        name, width = f"{module}@{int(bits)}bit", int(bits) / units.BITS_PER_BYTE
+    if not 1 <= width <= MAX_WIDTH:
+        limits = f"1 to {MAX_WIDTH // CHANNEL_BYTES} channels, or 8 to {MAX_WIDTH * units.BITS_PER_BYTE:,} bits"
+        raise InvalidRequest(f"{shown(text)}: a bus of {width:g} bytes; allowed is {limits}", next_step=_WRITE_MEMORY)
+    return HostMemory(
+        name=name,
+        bandwidth_bytes_per_s=width * int(match["rate"]) * units.MEGA,
+        capacity_bytes=None if match["capacity"] is None else capacity(match["capacity"]),
+    )
+
+
+def ad_hoc_device(text: str) -> HardwareSpec:
+    """Read a device given by its figures: capacity, bandwidth, then one or more dense peaks.
+
+    A precision without an accumulator (``@fp16``) stands for every accumulator of it that has no peak of its own in the
+    text. The device has no cache, no links and no rated power.
+
+    Raises
+    ------
+    InvalidRequest
+        A field that is none, or too few.
+    """
+    fields = [field.strip() for field in text.split(",")]
+    if len(fields) < 3:
+        message = f"{shown(text)} is no ad hoc device: it needs a capacity, a bandwidth and at least one peak"
+        raise InvalidRequest(message, next_step=f"Write it like {AD_HOC_EXAMPLE}.")
+    try:
+        memory = capacity(fields[0]) / units.GIB
+        bandwidth = units.parse_bandwidth(_plain(fields[1])) / units.GB
+        peaks = _peaks(fields[2:])
+        figure = {"kind": "estimate", "source": AD_HOC}
+        data: dict[str, Any] = {
+            "id": AD_HOC,
+            "name": without_spaces(text),
+            "vendor": AD_HOC,
+            "architecture": AD_HOC,
+            "kind": "gpu",
+            "memory": {
+                "type": AD_HOC,
+                "capacity_gib": {"value": memory, **figure},
+                "bandwidth_gb_s": {"value": bandwidth, **figure},
+            },
+            "peaks": [
+                {
+                    "precision": precision,
+                    "accumulate": accumulate,
+                    "unit": "vector" if precision in _VECTOR else "matrix",
+                    "tflops": rate / units.TERA,
+                    **figure,
+                }
+                for (precision, accumulate), rate in peaks.items()
+            ],
+            "sources": {AD_HOC: {"title": "as typed"}},
+            "ad_hoc": True,
+        }
+        return validate(HardwareSpec, data, where=AD_HOC)
+    except (InvalidRequest, InvalidSpec) as error:
+        step = error.next_step or f"An ad hoc device is written like {AD_HOC_EXAMPLE}."
+        raise InvalidRequest(error.message, where=f"ad hoc device {shown(text)}", next_step=step) from None
+
+
+def _peaks(fields: list[str]) -> dict[tuple[str, str], float]:
+    """Rates by precision and accumulator; what is stated exactly wins over what is stated for all. [FLOP/s]"""
+    exact: dict[tuple[str, str], float] = {}
+    general: dict[tuple[str, str], float] = {}
+    for field in fields:
+        rate_text, at, key = field.partition("@")
+        precision, dot, accumulate = without_spaces(key).lower().partition(".")
+        allowed = ACCUMULATORS.get(precision)
+        if not at or allowed is None:
+            names = ", ".join(ACCUMULATORS)
+            raise InvalidRequest(f"{shown(field)}: a peak is a rate, '@' and a precision, one of {names}")
+        if dot and accumulate not in allowed:
+            keys = ", ".join(f"{precision}.{name}" for name in allowed)
+            raise InvalidRequest(f"{shown(field)}: {precision} accumulates as {keys}")
+        rate = units.parse_compute_rate(_plain(rate_text))
+        for name in (accumulate,) if dot else allowed:
+            table = exact if dot else general
+            if (precision, name) in table:
+                raise InvalidRequest(f"{shown(field)}: the peak of {precision}.{name} is given twice")
+            table[precision, name] = rate
+    return general | exact
+
+
+def _plain(text: str) -> str:
+    """Refuse characters that only look like letters or digits of a quantity."""
+    if not text.isascii():
+        raise InvalidRequest(f"{shown(text)} is no quantity: write digits and units in plain letters, such as 24GiB")
+    return text.strip()
+
+
+def system(text: str, find: Find, unknown: Callable[[str], RooflineError]) -> SystemSpec:
+    """Read a system: ``part ('+' part)*`` with ``part = [N 'x'] name ['@' capacity]``, or system memory, or ad hoc.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``2x rtx-3090 + ddr5-5600x2@64GiB``.
+    find : callable
+        Looks up a device.
+    unknown : callable
+        Makes the error for a name that is none.
+
+    Raises
+    ------
+    InvalidRequest
+        What is typed describes no system, or one that is not supported.
+    """
+    devices: dict[str, tuple[int, HardwareSpec]] = {}
+    memory: HostMemory | None = None
+    for part in _parts(text, find, unknown):
+        if isinstance(part, HostMemory):
+            if memory is not None:
+                raise InvalidRequest(f"{shown(text)} names system memory twice", next_step=_WRITE_MEMORY)
+            memory = part
+        else:
+            number, device = part
+            label = device_label(device)
+            devices[label] = (number + devices[label][0] if label in devices else number, device)
+    return _assemble(text, devices, memory)
+
+
+def device_label(device: HardwareSpec) -> str:
+    """Write a device as it stands in a system string."""
+    if device.ad_hoc:
+        return device.name
+    amount = _asked_capacity(device)
+    return device.id if amount is None else f"{device.id}@{capacity_label(amount)}"
+
+
+def _asked_capacity(device: HardwareSpec) -> int | None:
+    """The amount of memory that was typed behind a device. [byte]"""
+    printed = device.memory.capacity_gib
+    return device.memory_bytes if printed is not None and printed.source == AS_ASKED else None
+
+
+def _parts(
+    text: str, find: Find, unknown: Callable[[str], RooflineError]
+) -> list[HostMemory | tuple[int, HardwareSpec]]:
+    """Split at the plus signs; a name may hold one itself (``ryzen ai max+ 395``), so the longest part wins."""
+    pieces = text.split("+")
+    if len(pieces) > MAX_PARTS:
+        raise InvalidRequest(f"a system of {len(pieces)} parts; allowed are {MAX_PARTS}")
+    parts: list[HostMemory | tuple[int, HardwareSpec]] = []
+    start = 0
+    while start < len(pieces):
+        for end in range(len(pieces), start, -1):
+            last_try = end == start + 1
+            candidate = "+".join(pieces[start:end]).strip()
+            try:
+                part = _part(candidate, find) if candidate else None
+            except AmbiguousName:
+                raise
+            except RooflineError:
+                if last_try:
+                    raise
+                continue
+            if part is not None:
+                parts.append(part)
+                break
+            if last_try and not candidate:
+                raise InvalidRequest(f"{shown(text)} has an empty part", next_step=_WRITE_SYSTEM)
+            if last_try:
+                raise unknown(_name_in(candidate))
+        start = end
+    return parts
+
+
+def _part(text: str, find: Find) -> HostMemory | tuple[int, HardwareSpec] | None:
+    memory = host_memory(text)
+    if memory is not None:
+        return memory
+    device = _device(text, find)
+    if device is not None:
+        return 1, device
+    # Only now: a name may look like a count, as `5800x3d` does.
+    prefix = split_count(text)
+    if prefix is None:
+        return None
+    if _MEMORY_START.match(prefix[1]):
+        raise InvalidRequest(f"{shown(text)}: the channels stand behind the memory", next_step=_WRITE_MEMORY)
+    device = _device(prefix[1], find)
+    return None if device is None else (count(prefix[0]), device)
+
+
+def _device(text: str, find: Find) -> HardwareSpec | None:
+    device = find(text)
+    if device is not None:
+        return device
+    if "," in text:
+        return None if split_count(text) else ad_hoc_device(text)
+    name, at, amount = text.rpartition("@")
+    device = find(name.strip()) if at else None
+    return None if device is None else device.with_capacity(capacity(amount))
+
+
+def _name_in(text: str) -> str:
+    """The part of an unknown ``[N x] name [@ capacity]`` that must be the name."""
+    prefix = split_count(text)
+    if prefix and re.fullmatch(r"[0-9]{1,4}", prefix[0]) and int(prefix[0]) <= MAX_COUNT:
+        text = prefix[1]
+    return text.partition("@")[0].strip()
+
+
+def _assemble(text: str, devices: dict[str, tuple[int, HardwareSpec]], memory: HostMemory | None) -> SystemSpec:
+    """Decide which part computes, and what the processor and the system memory are to it."""
+    if not devices:
+        raise InvalidRequest(f"{shown(text)} names no device that computes", next_step=_WRITE_SYSTEM)
+    accelerators = [label for label, (_, device) in devices.items() if device.kind != "cpu"]
+    cpus = [label for label in devices if label not in accelerators]
+    mixed = accelerators or cpus
+    if len(mixed) > 1:
+        step = f"Name one kind, such as {shown('2x ' + mixed[0])}."
+        raise InvalidRequest(f"devices of different kinds ({', '.join(mixed)}) are not supported yet", next_step=step)
+    host_label = cpus[0] if accelerators and cpus else None
+    if host_label and (len(cpus) > 1 or devices[host_label][0] > 1):
+        step = "Name one processor, and all of the system memory."
+        raise InvalidRequest("several processors beside an accelerator are not supported yet", next_step=step)
+    number, device = devices[mixed[0]]
+    name = device_label(device) if number == 1 else f"{count(str(number))}x {device_label(device)}"
+    host, host_cpu = memory, devices[host_label][1] if host_label else None
+    if host_cpu is not None:
+        name += f" + {host_label}"
+        host = memory or HostMemory(
+            name=f"{host_cpu.memory.type} of {host_cpu.id}",
+            bandwidth_bytes_per_s=host_cpu.memory_bandwidth_bytes_per_s,
+            capacity_bytes=_asked_capacity(host_cpu),
+        )
+    if memory is not None:
+        amount = memory.capacity_bytes
+        name += f" + {memory.name}" + ("" if amount is None else f"@{capacity_label(amount)}")
+        if device.kind in ("cpu", "apu") and (device.kind == "cpu" or device.memory.unified):
+            device, host = _with_memory(device, number, memory), None
+        elif device.kind == "soc" and device.memory.unified:
+            step = f"Write its amount behind it, such as {device.id}@64GiB."
+            raise InvalidRequest(f"{device.id} has no memory beside its own", next_step=step)
+        if amount is not None and any(_asked_capacity(devices[label][1]) for label in cpus):
+            raise InvalidRequest(f"{shown(text)} gives the amount of system memory twice", next_step=_WRITE_MEMORY)
+    return SystemSpec(name=name, device=device, count=number, host=host, host_cpu=host_cpu)
+
+
+def _with_memory(device: HardwareSpec, number: int, memory: HostMemory) -> HardwareSpec:
+    """A processor with the modules it was given, shared equally among the processors of the board."""
+    if memory.capacity_bytes is not None:
+        device = device.with_capacity(memory.capacity_bytes // number)
+    rate = Quantity(value=memory.bandwidth_bytes_per_s / number / units.GB, kind="derived", source=AS_ASKED)
+    modules = {"type": memory.name.partition("-")[0].upper(), "bandwidth_gb_s": rate}
+    cleared = {"bus_bits": None, "data_rate_gt_s": None}
+    return device.model_copy(update={"memory": device.memory.model_copy(update=modules | cleared)})
