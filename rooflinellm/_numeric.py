@@ -79,7 +79,7 @@ def anywhere(condition: Any) -> bool:
     return bool(condition.any()) if is_array(condition) else bool(condition)
 
 
-def largest(values: Iterable[Numeric]) -> Any:
+def largest(values: Iterable[Any]) -> Any:
     """The largest of some numbers and of all elements of some arrays; 0 of none."""
     return max((value.max() if is_array(value) else value for value in values), default=0)
 

@@ -40,7 +40,7 @@ from rooflinellm.specs.parsing import shown
 
 Name = str | os.PathLike[str]
 FORMAT_FAMILIES: tuple[str, ...] = get_args(FormatSpec.model_fields["family"].annotation)
-NOT_GGUF_BY_DEFAULT = ("nvfp4",)
+NOT_GGUF_BY_DEFAULT = ("nvfp4", "fp16")
 """Formats that GGUF files can hold and whose bare name means another family's checkpoint."""
 
 _IMPORTABLE = (".json", ".gguf", ".safetensors")

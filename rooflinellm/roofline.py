@@ -122,8 +122,8 @@ def bound(compute_s: Numeric, memory_s: Numeric, link_s: Numeric = 0.0) -> Any:
 def sum_of_max(count: Numeric, a: Numeric, a_step: Numeric, b: Numeric, b_step: Numeric) -> Any:
     """Sum over i = 0 … count-1 of max(a + i a_step, b + i b_step), in closed form.
 
-    Work that grows linearly from step to step is limited by one resource before the crossing of the two lines and by the
-    other behind it; each part is an arithmetic series, n (first + last) / 2.
+    Work that grows linearly from step to step is limited by one resource before the crossing of the two lines and by
+    the other behind it; each part is an arithmetic series, n (first + last) / 2.
 
     Parameters
     ----------

@@ -57,8 +57,10 @@ def share(name: str, value: Any) -> float:
     """A number from 0 to 1; None is 0."""
     if value is None:
         return 0.0
-    if isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= value <= 1:
-        return float(value)
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        number = float(value)
+        if 0 <= number <= 1:
+            return number
     raise InvalidRequest(f"{value!r:.60} is not a number from 0 to 1", where=name)
 
 

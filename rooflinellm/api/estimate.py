@@ -11,7 +11,7 @@ from typing import Any
 from rooflinellm import catalog
 from rooflinellm._numeric import anywhere, every, is_array, largest, round_up
 from rooflinellm.api import lookup
-from rooflinellm.api.arguments import at_least_one, count, one_of, seconds, share, shown
+from rooflinellm.api.arguments import at_least_one, count, one_of, scalar_count, seconds, share, shown
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
 from rooflinellm.api.overrides import override, stacked, variants
@@ -145,7 +145,7 @@ def estimate(
         "batch": count("batch", batch, 1, MAX_BATCH),
     }
     chunk = prefill_chunk if prefill_chunk is not None else options.ubatch
-    chunk = None if chunk is None else _scalar_count("prefill_chunk", chunk)
+    chunk = None if chunk is None else scalar_count("prefill_chunk", chunk)
     plan = _plan(model, hardware, weights, kv, engine, chunk, overrides)
     request = Request(
         prompt_tokens=counts["prompt_tokens"],

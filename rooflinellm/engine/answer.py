@@ -77,7 +77,8 @@ def answer(
     decode_s = rated_s.scaled(where(steps > 0, 1, 0))
 
     before = conventions.queue_s + conventions.tokenize_s
-    # Without a prompt the first token is the first decode step; so it is, on top of prefill, in the article's convention.
+    # Without a prompt the first token is the first decode step; so it is, on top of prefill, in the article's
+    # convention.
     first_step = 1 if conventions.first_token == "extra_step" else where(request.prompt_tokens > 0, 0, 1)
     first = time_prediction(decode_time(plan, request, 1), rates.decode_interval, rates.basis)
     ttft = prefill_s + first.scaled(first_step) + before
@@ -112,17 +113,15 @@ def answer(
 def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[str, ...]:
     """What the plan takes for granted."""
 
-    def keys(kind: str, tokens: int) -> str:
-        found = (
-            path_key(kernel, tokens) for kernel in plan.kernels if (kernel.kind == "attention") == (kind == "attention")
-        )
+    def keys(attention: bool, tokens: int) -> str:
+        found = (path_key(kernel, tokens) for kernel in plan.kernels if (kernel.kind == "attention") == attention)
         return "/".join(dict.fromkeys(key for key in found if key)) or "none"
 
     rates = plan.rates
     ideal = "/".join(dict.fromkeys(kernel.ideal_key for kernel in plan.kernels if kernel.ideal_key))
     said = [
-        f"ideal: weights once a pass, cache at the occupied context, printed bandwidth, fastest of {ideal}; no activations,"
-        " cache writes, sampling, unpacking or launches",
+        f"ideal: weights once a pass, cache at the occupied context, printed bandwidth, fastest of {ideal};"
+        " no activations, cache writes, sampling, unpacking or launches",
         f"compute path expected: prefill {keys('linear', prefill_tokens)}, decode {keys('linear', decode_tokens)},"
         f" attention {keys('attention', decode_tokens)}",
         f"expected: {rates.basis} efficiencies, {rates.memory:.0%} of the memory bandwidth sustained",

@@ -9,7 +9,9 @@ from typing import Any
 from rooflinellm.efficiency.rates import Rates, rates
 from rooflinellm.engine.layout import Layout, OperatorRow, lay_out
 from rooflinellm.engine.paths import Paths, attention_paths, weight_paths
+from rooflinellm.engine.placement import split_by_layers
 from rooflinellm.engine.plan import Kernel, Machine, PathRate, Plan
+from rooflinellm.engine.workspace import widest_features
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.operators import attention, linear
 from rooflinellm.operators.cache import CacheTypes
@@ -194,7 +196,9 @@ def compile_plan(
     scale = 1 if resident_weight_bytes is None else resident_weight_bytes / layout.resident_bytes
     device, backend = system.device, engine.backends[backend_name]
     rate = rates(profile, device, engine.id, backend_name)
-    kernels = _Kernels(engine, f"{engine.id}:{backend_name}", backend, device, rate, cache, scale, layout.rows)
+    builder = _Kernels(engine, f"{engine.id}:{backend_name}", backend, device, rate, cache, scale, layout.rows)
+    kernels = tuple(builder.kernel(row) for row in layout.rows)
+    resident = resident_weight_bytes or layout.resident_bytes
     return Plan(
         model=model,
         system=system,
@@ -203,7 +207,7 @@ def compile_plan(
         backend_name=backend_name,
         kv=cache.name,
         layout=layout,
-        kernels=tuple(kernels.kernel(row) for row in layout.rows),
+        kernels=kernels,
         machine=Machine(
             bandwidth=device.memory_bandwidth_bytes_per_s,
             sustained_bandwidth=device.memory_bandwidth_bytes_per_s * rate.memory,
@@ -212,6 +216,8 @@ def compile_plan(
             devices=system.count,
         ),
         rates=rate,
-        resident_weight_bytes=resident_weight_bytes or layout.resident_bytes,
+        shares=split_by_layers(layout, kernels, system.count, resident),
+        widest_features=widest_features(model.entry),
+        resident_weight_bytes=resident,
         prefill_chunk=prefill_chunk or engine.prefill_chunk,
     )

@@ -1,7 +1,7 @@
 """Evaluate a plan: FLOPs, bytes and seconds of runs of passes. Numbers and arrays go through the same lines.
 
-A pass computes `new_tokens` of each of `sequences` on top of `cached` tokens. Prefill is a run of chunks, decode a run of
-one-token passes; the cache grows by `new_tokens` from pass to pass. So a one-token prefill is a decode step.
+A pass computes `new_tokens` of each of `sequences` on top of `cached` tokens. Prefill is a run of chunks, decode a
+run of one-token passes; the cache grows by `new_tokens` from pass to pass. So a one-token prefill is a decode step.
 """
 
 from __future__ import annotations
@@ -165,8 +165,8 @@ def _rate(kernel: Kernel, tokens: Any) -> Any:
 def _expect_attention(kernel: Kernel, run: Run, machine: Machine) -> tuple[Any, Any, Any]:
     """Memory, compute and longer-of-both seconds of attention over a run, exact over the growing cache.
 
-    Passes fall into three parts: those that end within the window, whose bytes and FLOPs grow linearly; at most one that
-    straddles it; and those that start beyond it, which are all alike.
+    Passes fall into three parts: those that end within the window, whose bytes and FLOPs grow linearly; at most one
+    that straddles it; and those that start beyond it, which are all alike.
     """
     new, sequences, window = run.new_tokens, run.sequences, kernel.window
     per_cached = sequences * kernel.kv_bytes_per_token / machine.sustained_bandwidth

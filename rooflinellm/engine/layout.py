@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rooflinellm.operators.graph import Operator, block_operators, end_operators
+from rooflinellm.operators.graph import ROPE_FACTORS, Operator, block_operators, end_operators
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.operators.recipe import ModelTraits, encoding_of, tensor_bytes
 from rooflinellm.specs.formats import Encoding, FormatSpec
@@ -111,6 +111,8 @@ class _Builder:
         total = expert = 0
         names: list[tuple[int, str]] = []
         for tensor in operator.tensors:
+            if tensor.name == ROPE_FACTORS and self.fmt.family != "gguf":
+                continue
             name = encoding_of(tensor, layer, self.traits, self.fmt, self.encodings)
             size = tensor_bytes(tensor, self.encodings[name])
             total += size

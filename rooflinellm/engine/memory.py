@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinellm._numeric import anywhere, ceil_div, maximum, minimum, round_up, where
-from rooflinellm.engine.plan import Plan
+from rooflinellm.engine.plan import DeviceShare, Plan
 from rooflinellm.engine.workspace import workspace_bytes
 from rooflinellm.results import MemoryPlan, PlacedPart
 
@@ -35,8 +35,9 @@ class Allocation:
 def cells(plan: Plan, window: int | None, sequences: Any, limit: Any, allocation: Allocation) -> Any:
     """Tokens that the cache of one layer has room for, over all sequences.
 
-    Full attention holds the configured context of each sequence, rounded up to the engine's block. A sliding layer holds
-    a window (for each sequence, where they share a pool) and one chunk more, rounded up, but no more than the context:
+    Full attention holds the configured context of each sequence, rounded up to the engine's block. A sliding layer
+    holds a window (for each sequence, where they share a pool) and one chunk more, rounded up, but no more than the
+    context:
 
         pad(min(n_ctx, W n_seq + n_chunk))
 
@@ -80,47 +81,20 @@ def _by_window(plan: Plan) -> dict[int | None, int]:
     return totals
 
 
-class _Parts:
-    """Bytes on each device, as functions of sequences and configured context."""
+def device_bytes(plan: Plan, share: DeviceShare, sequences: Any, limit: Any, allocation: Allocation) -> Any:
+    """Weights, cache and workspace of one device. [byte]"""
+    kv = sum(
+        per_token * cells(plan, window, sequences, limit, allocation) for window, per_token in share.kv_bytes_per_token
+    )
+    return share.weight_bytes + kv + workspace_bytes(plan, sequences, allocation.chunk)
 
-    def __init__(self, plan: Plan, allocation: Allocation) -> None:
-        self.plan, self.allocation = plan, allocation
-        layout, devices = plan.layout, plan.machine.devices
-        layers = len(layout.layer_bytes)
-        # The head counts as one more layer behind the last, as llama.cpp counts it.
-        bounds = [round(device * (layers + 1) / devices) for device in range(devices + 1)]
-        scale = plan.resident_weight_bytes / layout.resident_bytes
-        sizes = [*layout.layer_bytes, layout.head_bytes]
-        self.layers = [stop - start for start, stop in zip(bounds, bounds[1:], strict=False)]
-        self.weights = [sum(sizes[start:stop]) for start, stop in zip(bounds, bounds[1:], strict=False)]
-        self.weights[0] += layout.embedding_bytes
-        if scale != 1:
-            self.weights = [round(weight * scale) for weight in self.weights]
-            self.weights[-1] += plan.resident_weight_bytes - sum(self.weights)
-        self.kv: list[dict[int | None, int]] = [{} for _ in range(devices)]
-        for row, kernel in zip(layout.rows, plan.kernels, strict=True):
-            if kernel.kind != "attention":
-                continue
-            share = kernel.kv_bytes_per_token // kernel.count
-            for layer in row.layers:
-                device = next(d for d in range(devices) if bounds[d] <= layer < bounds[d + 1])
-                self.kv[device][kernel.window] = self.kv[device].get(kernel.window, 0) + share
 
-    def device_bytes(self, device: int, sequences: Any, limit: Any) -> Any:
-        """All bytes on one device."""
-        kv = sum(
-            per_token * cells(self.plan, window, sequences, limit, self.allocation)
-            for window, per_token in self.kv[device].items()
-        )
-        workspace = workspace_bytes(self.plan, sequences, self.allocation.chunk)
-        return self.weights[device] + kv + workspace
-
-    def fits(self, sequences: Any, limit: Any, usable: float) -> Any:
-        """Whether every device holds its part."""
-        fullest = self.device_bytes(0, sequences, limit)
-        for device in range(1, self.plan.machine.devices):
-            fullest = maximum(fullest, self.device_bytes(device, sequences, limit))
-        return fullest <= usable
+def _fit(plan: Plan, sequences: Any, limit: Any, allocation: Allocation, usable: int) -> Any:
+    """Whether every device holds its part."""
+    fullest: Any = 0
+    for share in plan.shares:
+        fullest = maximum(fullest, device_bytes(plan, share, sequences, limit, allocation))
+    return fullest <= usable
 
 
 def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocation: Allocation) -> MemoryPlan:
@@ -143,7 +117,6 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
     -------
     MemoryPlan
     """
-    parts = _Parts(plan, allocation)
     by_window = _by_window(plan)
     allocated = {
         window: per_token * cells(plan, window, sequences, limit, allocation) for window, per_token in by_window.items()
@@ -161,12 +134,12 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
     device_usable = usable_bytes(plan)
     placement = tuple(
         PlacedPart(
-            device=plan.system.device.id if devices == 1 else f"{plan.system.device.id} #{device}",
-            layers=parts.layers[device],
-            weight_bytes=parts.weights[device],
-            bytes=parts.device_bytes(device, sequences, limit),
+            device=plan.system.device.id if devices == 1 else f"{plan.system.device.id} #{number}",
+            layers=share.layers,
+            weight_bytes=share.weight_bytes,
+            bytes=device_bytes(plan, share, sequences, limit, allocation),
         )
-        for device in range(devices)
+        for number, share in enumerate(plan.shares)
     )
     kv_bytes: Any = sum(allocated.values())
     return MemoryPlan(
@@ -178,10 +151,10 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
         workspace_bytes=workspace,
         total_bytes=plan.resident_weight_bytes + kv_bytes + workspace,
         usable_bytes=None if device_usable is None else device_usable * devices,
-        fits=None if device_usable is None else parts.fits(sequences, limit, device_usable),
+        fits=None if device_usable is None else _fit(plan, sequences, limit, allocation, device_usable),
         placement=placement,
-        _largest_context=lambda: _largest_context(plan, parts, sequences, device_usable),
-        _largest_batch=lambda: _largest_batch(parts, limit, device_usable),
+        _largest_context=lambda: _largest_context(plan, sequences, allocation, device_usable),
+        _largest_batch=lambda: _largest_batch(plan, limit, allocation, device_usable),
     )
 
 
@@ -193,19 +166,20 @@ def usable_bytes(plan: Plan) -> int | None:
     return min(device.usable_bytes, int(device.memory_bytes * plan.engine.workspace.memory_fraction))
 
 
-def _largest_context(plan: Plan, parts: _Parts, sequences: Any, usable: int | None) -> Any:
+def _largest_context(plan: Plan, sequences: Any, allocation: Allocation, usable: int | None) -> Any:
     if usable is None:
         return None
-    block = plan.engine.kv.block_tokens
-    most = plan.model.max_context_tokens
-    blocks = _largest(lambda count: parts.fits(sequences, count * block, usable), ceil_div(most, block), sequences)
+    block, most = plan.engine.kv.block_tokens, plan.model.max_context_tokens
+    blocks = _largest(
+        lambda count: _fit(plan, sequences, count * block, allocation, usable), ceil_div(most, block), sequences
+    )
     return minimum(blocks * block, most)
 
 
-def _largest_batch(parts: _Parts, limit: Any, usable: int | None) -> Any:
+def _largest_batch(plan: Plan, limit: Any, allocation: Allocation, usable: int | None) -> Any:
     if usable is None:
         return None
-    return _largest(lambda count: parts.fits(count, limit, usable), LARGEST_BATCH, limit)
+    return _largest(lambda count: _fit(plan, count, limit, allocation, usable), LARGEST_BATCH, limit)
 
 
 def _largest(fits: Any, most: int, like: Any) -> Any:

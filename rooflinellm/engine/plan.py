@@ -98,6 +98,25 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceShare:
+    """What one device holds.
+
+    Attributes
+    ----------
+    layers : int
+        Layers, the head as one more behind the last. [-]
+    weight_bytes : int
+        [byte]
+    kv_bytes_per_token : tuple of (window, int)
+        Cache bytes of one token in its layers, by attention window. [byte/token]
+    """
+
+    layers: int
+    weight_bytes: int
+    kv_bytes_per_token: tuple[tuple[int | None, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One model in one format on one system under one engine."""
 
@@ -111,6 +130,8 @@ class Plan:
     kernels: tuple[Kernel, ...]
     machine: Machine
     rates: Rates
+    shares: tuple[DeviceShare, ...]
+    widest_features: int
     resident_weight_bytes: int
     prefill_chunk: int
 

@@ -290,5 +290,5 @@ def _operator_cost(plan: Plan, kernel: Kernel, item: Work, expectation: Expectat
 
 
 def path_key(kernel: Kernel, tokens: int) -> str:
-    """The peak that an operator is expected to compute at in a pass of so many tokens; empty where it multiplies nothing."""
+    """The peak an operator is expected to compute at in a pass of so many tokens; empty where it multiplies nothing."""
     return next((path.key for path in reversed(kernel.paths) if tokens >= path.min_tokens), "")

@@ -7,7 +7,7 @@ from typing import Any
 from rooflinellm import units
 from rooflinellm._numeric import minimum
 from rooflinellm.engine.plan import Plan
-from rooflinellm.specs.model import GatedFFN, MixtureOfExperts, PlainFFN
+from rooflinellm.specs.model import GatedFFN, MixtureOfExperts, ModelEntry, PlainFFN
 
 LLAMA_CPP_BUFFER_BYTES = 4
 PROFILED_COPIES = 3
@@ -45,7 +45,7 @@ def workspace_bytes(plan: Plan, sequences: Any, chunk: int) -> Any:
     """
     model, engine = plan.model, plan.engine
     runtime = round((plan.backend.runtime_mib + engine.workspace.graphs_mib) * units.MIB)
-    widest = 2 * max(_width(block.ffn) for block in dict.fromkeys(model.layers)) + 4 * model.hidden
+    widest = plan.widest_features
     if engine.workspace.rule == "llama.cpp":
         return runtime + chunk * LLAMA_CPP_BUFFER_BYTES * max(model.vocabulary + model.hidden, widest)
     activations = engine.batch_tokens * engine.activation_bytes * widest
@@ -53,6 +53,24 @@ def workspace_bytes(plan: Plan, sequences: Any, chunk: int) -> Any:
         return runtime + activations
     logits = minimum(sequences, PROFILED_SEQUENCES) * model.vocabulary * PROFILED_SAMPLER_BYTES
     return runtime + PROFILED_COPIES * activations + logits
+
+
+def widest_features(entry: ModelEntry) -> int:
+    """Features of one token that are live at once at the widest place: twice the feed-forward width, four hidden
+    states.
+
+    Parameters
+    ----------
+    entry : ModelEntry
+        The model.
+
+    Returns
+    -------
+    int
+        [-]
+    """
+    widths = (_width(block.ffn) for group in entry.layers for block in group.pattern)
+    return 2 * max(widths) + 4 * entry.hidden
 
 
 def _width(ffn: object) -> int:

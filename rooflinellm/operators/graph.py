@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rooflinellm.operators import layers
-from rooflinellm.operators.tensors import Tensor
+from rooflinellm.operators.tensors import Tensor, vector
 from rooflinellm.specs.model import Attention, Block, GatedFFN, MixtureOfExperts, ModelEntry, NoFFN
+
+ROPE_FACTORS = "rope_freqs"
+"""The one tensor that is no parameter: stored by GGUF files only."""
 
 Kind = Literal["linear", "attention", "experts", "vector", "embedding", "head"]
 
@@ -130,8 +133,11 @@ def end_operators(entry: ModelEntry) -> tuple[Operator, ...]:
     head = layers.head_tensors(entry)
     output = tuple(t for t in head if not t.name.startswith("output_norm"))
     norm = tuple(t for t in head if t not in output)
+    lookups = layers.embedding_tensors(entry)
+    if entry.rope_factors is not None:
+        lookups = (*lookups, vector(ROPE_FACTORS, entry.rope_factors))
     return (
-        Operator("embedding", "embedding", layers.embedding_tensors(entry), 0, entry.hidden),
+        Operator("embedding", "embedding", lookups, 0, entry.hidden),
         Operator("final norm", "vector", norm, entry.hidden, entry.hidden),
         Operator("head", "head", output, entry.hidden, entry.vocabulary),
     )

@@ -76,8 +76,8 @@ def attention_tensors(attention: Attention, hidden: int) -> Tensors:
 def ffn_tensors(ffn: FFN, hidden: int) -> Tensors:
     """Tensors of the feed-forward part of one layer.
 
-    Of a hidden size d and an intermediate size F: gate and up are F x d, down is d x F. A mixture of E experts has each of
-    them E times and a router of E x d; its shared experts are one more block of their common width.
+    Of a hidden size d and an intermediate size F: gate and up are F x d, down is d x F. A mixture of E experts has
+    each of them E times and a router of E x d; its shared experts are one more block of their common width.
 
     Parameters
     ----------

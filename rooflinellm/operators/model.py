@@ -40,6 +40,9 @@ class ModelSpec:
     entry: ModelEntry
     encodings: Encodings | None = field(default=None, compare=False)
 
+    def __hash__(self) -> int:
+        return hash(self.entry.id)  # an entry holds a dictionary, which has no hash
+
     def __repr__(self) -> str:
         total, active = self.total_params / 1e9, self.active_params / 1e9
         return (

@@ -189,8 +189,8 @@ def position(tensor: Tensor, layer: int, traits: ModelTraits, *, counted: bool =
 
     llama.cpp's quantiser does not always look at the layer. Projections of values are counted: i is how many came
     before, n how many there are (a hybrid model has some layers without). Gate, up and down projections are counted as
-    well, against the number of layers; with experts it takes the layer instead, except for the down projections of mixes
-    of one and two bits (`counted`).
+    well, against the number of layers; with experts it takes the layer instead, except for the down projections of
+    mixes of one and two bits (`counted`).
 
     Parameters
     ----------

@@ -48,7 +48,8 @@ class Backend(Spec):
 class KvRules(Spec):
     """How the engine lays out its cache.
 
-    sliding: ``window_and_chunk`` holds a window and one chunk more, ``full`` every token. `unified`: all sequences share one pool, so that a sliding layer's pool holds a window for each.
+    sliding: ``window_and_chunk`` holds a window and one chunk more, ``full`` every token. `unified`: all sequences
+    share one pool, so that a sliding layer's pool holds a window for each.
     """
 
     types: tuple[str, ...]
@@ -71,8 +72,8 @@ class Workspace(Spec):
 class EngineSpec(Entry):
     """One engine.
 
-    `prefill_chunk` tokens of a prompt pass through the model at once, `batch_tokens` are handed over at once (so many chunks
-    can be in flight over several devices); `activation_bytes` is the width of an activation.
+    `prefill_chunk` tokens of a prompt pass through the model at once, `batch_tokens` are handed over at once (so many
+    chunks can be in flight over several devices); `activation_bytes` is the width of an activation.
     """
 
     format_families: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -104,8 +105,8 @@ class KernelEfficiency(Spec):
     """What kernels reach in one engine and backend.
 
     `memory` multiplies the memory type's efficiency; `compute` is the share of the peak by operator kind
-    (``linear``, ``attention``, ``experts``), on matrix or vector units; `floor_us` is the time below which a launch of an
-    operator does not fall, by operator kind. [µs]
+    (``linear``, ``attention``, ``experts``), on matrix or vector units; `floor_us` is the time below which a launch
+    of an operator does not fall, by operator kind. [µs]
     """
 
     engines: tuple[str, ...] = ("*",)

@@ -15,8 +15,8 @@ MAX_LAYERS = 10_000
 class Attention(Spec):
     """Softmax attention with grouped key/value heads.
 
-    `window` counts the newest token itself. `qk_norm`: ``head`` norms each head (one vector of head size for queries and
-    one for keys), ``full`` norms the whole projection.
+    `window` counts the newest token itself. `qk_norm`: ``head`` norms each head (one vector of head size for queries
+    and one for keys), ``full`` norms the whole projection.
     """
 
     kind: Literal["attention"]
@@ -116,7 +116,11 @@ class Published(Spec):
 
 
 class ModelEntry(Entry):
-    """One model."""
+    """One model.
+
+    `rope_factors` is the number of frequency factors that a GGUF file stores beside the parameters (Llama 3.1's
+    scaling of rotary positions: half the head size); other files leave them to the code.
+    """
 
     family: str
     release_date: str | None = None
@@ -125,6 +129,7 @@ class ModelEntry(Entry):
     vocabulary: Count
     tied_embeddings: bool
     head_bias: bool = False
+    rope_factors: Count | None = None
     final_norm_bias: bool = False
     max_context_tokens: Count
     native_format: str
