@@ -5,25 +5,51 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from rooflinellm._numeric import is_array
-from rooflinellm.units import GIGA, format_gib, format_seconds, significant
+from rooflinellm.units import GIB, GIGA, KIB, MIB, format_gib, format_seconds, significant
 
 if TYPE_CHECKING:
     from rooflinellm.results import Estimate, MemoryPlan, Phase, Prediction
 
 Align = Literal["left", "right"]
+Style = Callable[[str, str], str]
+"""Dresses a piece of text for a terminal, given its role: ``title``, ``answer``, ``heading`` or ``note``."""
+
+MAX_CASES = 24
+_GAP = "  "
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading and the side its cells keep to."""
+    """A heading and how its cells are laid out.
+
+    Attributes
+    ----------
+    heading : str
+        The name over the cells.
+    align : {'right', 'left'}
+        The side its cells keep to.
+    group : str
+        A name that stands over neighbouring columns which share it.
+    drop : int
+        Where the table is too wide, the columns with the highest number go first, from the right.
+    """
 
     heading: str
     align: Align = "right"
+    group: str = ""
+    drop: int = 0
+
+    @property
+    def full_heading(self) -> str:
+        """The heading with its group, where there is no second line for it."""
+        return f"{self.group}: {self.heading}" if self.group else self.heading
 
 
 @dataclass(frozen=True)
@@ -34,39 +60,98 @@ class Table:
     rows: Sequence[Sequence[str]]
     title: str = ""
     notes: Sequence[str] = field(default_factory=tuple)
+    answer: str = ""
+    """What answers the title; stands to its right."""
 
-    def to_text(self, width: int | None = None) -> str:
-        """For a terminal; cells are never cut, and a table wider than `width` loses columns from the right."""
-        columns = self._shown(width)
-        sizes = [self._size(index) for index in columns]
-        lines = [self.title] if self.title else []
-        lines.append(self._line([self.columns[index].heading for index in columns], columns, sizes))
-        lines += [self._line([row[index] for index in columns], columns, sizes) for row in self.rows]
-        lines += self.notes
+    def map(self, change: Callable[[str], str]) -> Table:
+        """The same table with every text changed, as for a terminal that lacks some characters."""
+        columns = [replace(each, heading=change(each.heading), group=change(each.group)) for each in self.columns]
+        rows = [[change(cell) for cell in row] for row in self.rows]
+        return Table(columns, rows, change(self.title), [change(note) for note in self.notes], change(self.answer))
+
+    def to_text(self, width: int | None = None, style: Style | None = None, rule: str = "─") -> str:
+        """For a terminal; cells are never cut or wrapped.
+
+        Parameters
+        ----------
+        width : int, optional
+            A table wider than this loses columns, down to two; longer notes are wrapped. None is without limit.
+        style : callable, optional
+            Dresses title, headings and notes.
+        rule : str
+            The character that continues a group's name over its columns.
+        """
+        dress = style or (lambda _role, text: text)
+        plain = self.map(printable)
+        shown = plain._shown(width)
+        sizes = plain._sizes(shown)
+        lines = plain._title_lines(width, dress)
+        if any(plain.columns[index].group for index in shown):
+            lines.append(dress("heading", plain._group_line(shown, sizes, rule)))
+        if shown:
+            headings = [column.heading for column in plain.columns]
+            if any(headings):
+                lines.append(dress("heading", plain._line(headings, shown, sizes)))
+        lines += [plain._line(row, shown, sizes) for row in plain.rows]
+        lines += [dress("note", line) for note in plain.notes for line in wrapped(note, width)]
         return "\n".join(lines)
+
+    def _title_lines(self, width: int | None, dress: Style) -> list[str]:
+        """Title and answer: on one line with the answer to the right, or on two where they are too long for it."""
+        title, answer = self.title, self.answer
+        if not answer or not title:
+            return [dress("title", title or answer)] if title or answer else []
+        if width is not None and len(title) + len(answer) + 2 * len(_GAP) > width:
+            return [dress("title", title), dress("answer", answer)]
+        gap = 2 * len(_GAP) if width is None else width - len(title) - len(answer)
+        return [dress("title", title) + " " * gap + dress("answer", answer)]
 
     def _size(self, index: int) -> int:
         return max(len(self.columns[index].heading), *(len(row[index]) for row in self.rows), 0)
 
-    def _shown(self, width: int | None) -> list[int]:
-        columns = list(range(len(self.columns)))
-        if width is not None and self.rows:
-            while len(columns) > 2 and sum(self._size(index) + 2 for index in columns) - 2 > width:
-                columns.pop()
-        return columns
+    def _sizes(self, shown: Sequence[int]) -> dict[int, int]:
+        """Width of each column; a group's name may widen its last one."""
+        sizes = {index: self._size(index) for index in shown}
+        for group, members in self._groups(shown):
+            if group:
+                lacking = len(group) - sum(sizes[index] for index in members) - len(_GAP) * (len(members) - 1)
+                sizes[members[-1]] += max(lacking, 0)
+        return sizes
 
-    def _line(self, cells: Sequence[str], columns: Sequence[int], sizes: Sequence[int]) -> str:
+    def _groups(self, shown: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
+        for group, members in groupby(shown, key=lambda index: self.columns[index].group):
+            yield group, list(members)
+
+    def _shown(self, width: int | None) -> list[int]:
+        shown = list(range(len(self.columns)))
+        while width is not None and len(shown) > 2:
+            if sum(self._sizes(shown).values()) + len(_GAP) * (len(shown) - 1) <= width:
+                break
+            shown.remove(max(shown[1:], key=lambda index: (self.columns[index].drop, index)))
+        return shown
+
+    def _group_line(self, shown: Sequence[int], sizes: Mapping[int, int], rule: str) -> str:
+        parts = []
+        for group, members in self._groups(shown):
+            width = sum(sizes[index] for index in members) + len(_GAP) * (len(members) - 1)
+            parts.append(f"{group} ".ljust(width, rule)[:width] if group else " " * width)
+        return _GAP.join(parts).rstrip()
+
+    def _line(self, cells: Sequence[str], shown: Sequence[int], sizes: Mapping[int, int]) -> str:
         parts = [
-            cell.ljust(size) if self.columns[index].align == "left" else cell.rjust(size)
-            for cell, index, size in zip(cells, columns, sizes, strict=True)
+            cells[index].ljust(sizes[index])
+            if self.columns[index].align == "left"
+            else cells[index].rjust(sizes[index])
+            for index in shown
         ]
-        return "  ".join(parts).rstrip()
+        return _GAP.join(parts).rstrip()
 
     def to_markdown(self) -> str:
         """A Markdown table, with pipes in cells escaped."""
         rule = ["---" if column.align == "left" else "--:" for column in self.columns]
-        heading = [column.heading for column in self.columns]
-        lines = [f"**{_markdown(self.title)}**", ""] if self.title else []
+        heading = [column.full_heading for column in self.columns]
+        title = ": ".join(filter(None, (self.title, self.answer)))
+        lines = [f"**{_markdown(title)}**", ""] if title else []
         lines += [f"| {' | '.join(map(_markdown, heading))} |", f"| {' | '.join(rule)} |"]
         lines += [f"| {' | '.join(map(_markdown, row))} |" for row in self.rows]
         if self.notes:
@@ -82,23 +167,45 @@ class Table:
                 for column, value in zip(self.columns, values, strict=True)
             )
 
-        heading = cells("th", [column.heading for column in self.columns])
+        heading = f"<tr>{cells('th', [column.heading for column in self.columns])}</tr>"
+        if any(column.group for column in self.columns):
+            spans = self._groups(range(len(self.columns)))
+            over = "".join(
+                f'<th colspan="{len(members)}" style="text-align:left">{html.escape(group)}</th>'
+                for group, members in spans
+            )
+            heading = f"<tr>{over}</tr>{heading}"
         body = "".join(f"<tr>{cells('td', row)}</tr>" for row in self.rows)
-        caption = f'<caption style="text-align:left">{html.escape(self.title)}</caption>' if self.title else ""
+        title = ": ".join(filter(None, (self.title, self.answer)))
+        caption = f'<caption style="text-align:left">{html.escape(title)}</caption>' if title else ""
         notes = "".join(f"<div><small>{html.escape(note)}</small></div>" for note in self.notes)
-        return f"<div><table>{caption}<thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>{notes}</div>"
+        return f"<div><table>{caption}<thead>{heading}</thead><tbody>{body}</tbody></table>{notes}</div>"
 
     def to_csv(self) -> str:
         """Comma-separated values: headings and rows only."""
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow([column.heading for column in self.columns])
+        writer.writerow([column.full_heading for column in self.columns])
         writer.writerows(self.rows)
         return buffer.getvalue().rstrip("\n")
 
 
 def _markdown(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return printable(text).replace("|", "\\|")
+
+
+def printable(text: str) -> str:
+    """The text on one line and without control characters, which a file may hold and a terminal would obey."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
+
+
+def wrapped(text: str, width: int | None) -> list[str]:
+    """The lines of a sentence; what does not fit the width goes on below, indented by two, and no word is cut."""
+    if width is None or len(text) <= width:
+        return [text]
+    return textwrap.wrap(
+        text, max(width, 20), subsequent_indent=_GAP, break_long_words=False, break_on_hyphens=False
+    ) or [text]
 
 
 def spread(value: Any, write: Callable[[float], str]) -> str:
@@ -109,14 +216,34 @@ def spread(value: Any, write: Callable[[float], str]) -> str:
     return write(float(value))
 
 
+def count_text(value: float) -> str:
+    """A count with its thousands separated."""
+    return f"{value:,.0f}"
+
+
+def tokens_text(value: float) -> str:
+    """A length of context as people name it: ``512``, ``4k``, ``128k``, ``1M`` (k and M are binary)."""
+    count = round(value)
+    for size, letter in ((MIB, "M"), (KIB, "k")):
+        if count and count % size == 0:
+            return f"{count // size:,}{letter}"
+    return f"{count:,}"
+
+
+def params_text(count: float) -> str:
+    """A number of parameters, as ``8.03 B``."""
+    return f"{significant(count / GIGA, 3)} B"
+
+
 def rate_text(prediction: Prediction, *, bound: bool = False) -> str:
     """A rate with its interval, as ``143 (95–215)``; with the bound, ``143 (95–215) of ≤ 218``."""
+    text = f"{spread(prediction.expected, significant)} ({interval_text(prediction)})"
+    return f"{text} of ≤ {spread(prediction.ideal, significant)}" if bound else text
 
-    def write(value: float) -> str:
-        return significant(value, 3)
 
-    text = f"{spread(prediction.expected, write)} ({spread(prediction.low, write)}–{spread(prediction.high, write)})"
-    return f"{text} of ≤ {spread(prediction.ideal, write)}" if bound else text
+def interval_text(prediction: Prediction) -> str:
+    """The ends of a prediction's interval, as ``95–215``."""
+    return f"{spread(prediction.low, significant)}–{spread(prediction.high, significant)}"
 
 
 def time_text(prediction: Prediction) -> str:
@@ -139,43 +266,221 @@ def bound_text(phase: Phase) -> str:
     return BOUND_WORDS[str(phase.bound)]
 
 
-def fits_text(memory: MemoryPlan) -> str:
-    """Whether it fits, with the numbers."""
+def bound_share(phase: Phase) -> Any:
+    """Share of a phase's expected time in operators with the same limit as the phase. [-]"""
+    return sum(item.share_of_expected * (item.bound == phase.bound) for item in phase.operators)
+
+
+def basis_text(basis: str) -> str:
+    """Where the expectation comes from, in words."""
+    return {
+        "nominal": "nominal: typical efficiencies, not fitted to measurements",
+        "calibrated": "calibrated: efficiencies fitted to measurements",
+        "measured": "measured",
+    }.get(basis, basis)
+
+
+def weights_text(weights: str) -> str:
+    """A weight format as its makers write it: ``gguf:q4_k_m`` is ``Q4_K_M``."""
+    family, _, name = weights.rpartition(":")
+    if family == "gguf":
+        return name.upper()
+    return f"{family} {name}" if family in ("mlx",) else name
+
+
+def device_text(device: Any) -> str:
+    """A device's name without its maker's: ``RTX 4090``; with the amount of memory where one was asked for."""
+    name = str(device.name)
+    for prefix in ("NVIDIA GeForce ", "NVIDIA ", "AMD ", "Intel "):
+        if name.startswith(prefix):
+            name = name.removeprefix(prefix)
+            break
+    capacity = device.memory.capacity_gib
+    return f"{name} {capacity.value:g} GiB" if capacity is not None and capacity.source == "as asked" else name
+
+
+def system_text(system: Any) -> str:
+    """Devices and host, as ``2x RTX 3090 + ddr5-5600x2``."""
+    parts = [device_text(system.device) if system.count == 1 else f"{system.count}x {device_text(system.device)}"]
+    if system.host_cpu is not None:
+        parts.append(device_text(system.host_cpu))
+    elif system.host is not None:
+        parts.append(system.host.name)
+    return " + ".join(parts)
+
+
+def what_text(estimate: Estimate) -> str:
+    """What an estimate is of: model, format, devices and engine."""
+    parts = [estimate.model.name, weights_text(estimate.weights)]
+    if estimate.kv not in ("f16", "bf16"):
+        parts.append(f"KV {estimate.kv}")
+    return " · ".join([*parts, system_text(estimate.hardware), estimate.engine.replace(":", " ")])
+
+
+def fits_text(memory: MemoryPlan, tokens: Any = None) -> str:
+    """Whether it fits, with the numbers; `tokens` is the context that there is room for."""
+    at = "" if tokens is None else f" at {spread(tokens, count_text)} tokens"
     total = spread(memory.total_bytes, format_gib)
     if memory.usable_bytes is None:
-        return f"needs {total}; the capacity is not known"
+        return f"needs {total}{at}; the capacity is not known"
     usable = format_gib(memory.usable_bytes)
     fits = memory.fits
     if is_array(fits) and fits.size > 1:
-        return f"fits: {int(fits.sum())} of {fits.size} cases, {total} of {usable}"
-    return f"{'fits' if bool(fits) else 'does not fit'}: {total.removesuffix(' GiB')} of {usable}"
+        return f"fits: {int(fits.sum())} of {fits.size} cases, {total} of {usable}{at}"
+    return f"{'fits' if bool(fits) else 'does not fit'}: {total.removesuffix(' GiB')} of {usable}{at}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One point of an estimate whose arguments may be arrays."""
+
+    estimate: Estimate
+    shape: tuple[int, ...]
+    index: int
+
+    def at(self, value: Any) -> Any:
+        """The value at this point."""
+        if not is_array(value):
+            return value
+        import numpy as np
+
+        return np.broadcast_to(value, self.shape).ravel()[self.index].item()
+
+    def prediction(self, prediction: Prediction) -> Prediction:
+        """The prediction at this point."""
+        return replace(
+            prediction,
+            **{name: self.at(getattr(prediction, name)) for name in ("ideal", "expected", "low", "high")},
+        )
+
+    def limit(self, phase: Phase) -> str:
+        """What limits the phase here, and the share of its time."""
+        return f"{self.at(phase.bound)} {self.at(bound_share(phase)):.0%}".replace("%", " %")
+
+
+def _cases(estimate: Estimate) -> tuple[list[_Case], int]:
+    """The points of an estimate, at most `MAX_CASES` of them spread evenly; and how many there are."""
+    arrays = [value for value in (*estimate.workload.values(), estimate.ttft_s.expected) if is_array(value)]
+    if not arrays:
+        return [_Case(estimate, (), 0)], 1
+    import numpy as np
+
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    size = int(np.prod(shape, dtype=int))
+    chosen = dict.fromkeys(round(index) for index in np.linspace(0, size - 1, min(size, MAX_CASES)))
+    return [_Case(estimate, shape, index) for index in chosen], size
+
+
+_AXES = {
+    "context_tokens": "context",
+    "cached_tokens": "cached",
+    "output_tokens": "output",
+    "batch": "batch",
+}
 
 
 def estimate_table(estimates: Sequence[Estimate]) -> Table:
-    """The four questions over prompt lengths: prefill time, first token, decode, and how they change with context."""
-    first, last = estimates[0], estimates[-1]
-    rows = [
-        [
-            spread(item.workload["prompt_tokens"], lambda value: f"{value:,.0f}"),
-            rate_text(item.prefill.tokens_per_s),
-            time_text(item.prefill.time_s),
-            time_text(item.ttft_s),
-            rate_text(item.decode.tokens_per_s, bound=True),
-            f"{bound_text(item.prefill)} → {bound_text(item.decode)}",
+    """The four questions over prompt lengths: prefill time, first token, decode, and how they change with context.
+
+    Parameters
+    ----------
+    estimates : sequence of Estimate
+        Of the same model and hardware; arrays in them give a row for each element.
+    """
+    first = estimates[0]
+    largest = max(estimates, key=lambda item: float(_last(item.memory.total_bytes)))
+    counted = [_cases(estimate) for estimate in estimates]
+    cases = [case for found, _ in counted for case in found]
+    hidden = sum(size for _, size in counted) - len(cases)
+
+    def values(name: str) -> list[Any]:
+        return [case.at(case.estimate.workload[name]) for case in cases]
+
+    axes = [name for name in _AXES if len(set(values(name))) > 1]
+    batches = set(values("batch"))
+    columns = [Column("prompt"), *(Column(_AXES[name]) for name in axes)]
+    with_prompt = any(values("prompt_tokens"))
+    if with_prompt:
+        columns += [
+            Column("tok/s", group="prefill"),
+            Column("range", "left", group="prefill", drop=1),
+            Column("time", group="prefill", drop=3),
+            Column("limit", "left", group="prefill", drop=4),
         ]
-        for item in estimates
+    each = "decode, one request" if batches == {1} else "decode, each request"
+    columns += [
+        Column("first token"),
+        Column("tok/s", group=each),
+        Column("range", "left", group=each, drop=1),
+        Column("ideal", group=each),
     ]
-    title = (
-        f"{first.model.name} · {first.weights} · KV {first.kv} · {first.hardware.name} · {first.engine}    "
-        f"{fits_text(last.memory)}"
-    )
-    notes = [f"basis: {first.decode.time_s.basis} · rates in tokens/s of one request, expected (low–high) of ≤ bound"]
+    if batches != {1}:
+        columns.append(Column("all" if len(batches) > 1 else f"all {batches.pop():,.0f}", group=each, drop=2))
+    columns.append(Column("limit", "left", group=each))
+    batched = any(column.heading.startswith("all") for column in columns)
+    rows = [_row(case, axes, with_prompt=with_prompt, batched=batched) for case in cases]
+    answer = fits_text(largest.memory, largest.workload["context_limit"])
+    notes = [f"basis: {basis_text(first.decode.time_s.basis)}", LIMIT_NOTE]
+    if hidden:
+        notes.append(f"{len(cases)} of {len(cases) + hidden:,} cases")
     notes += [f"warning: {text}" for text in dict.fromkeys(text for item in estimates for text in item.warnings)]
-    columns = [
-        Column("prompt"), Column("prefill [tok/s]"), Column("prefill time"), Column("first token"),
-        Column("decode, one request [tok/s]"), Column("limited by: prefill → decode", "left"),
-    ]  # fmt: skip
-    return Table(columns, rows, title, notes)
+    return Table(columns, rows, what_text(first), notes, answer)
+
+
+LIMIT_NOTE = "limit: what bounds the phase, and the share of its expected time in operators that it bounds too"
+
+
+def _last(value: Any) -> Any:
+    return value.ravel()[-1] if is_array(value) else value
+
+
+def _row(case: _Case, axes: Sequence[str], *, with_prompt: bool, batched: bool) -> list[str]:
+    workload, prefill, decode = case.estimate.workload, case.estimate.prefill, case.estimate.decode
+    cells = [count_text(case.at(workload[name])) for name in ("prompt_tokens", *axes)]
+    if case.at(workload["prompt_tokens"]):
+        rate = case.prediction(prefill.tokens_per_s)
+        time = format_seconds(case.at(prefill.time_s.expected))
+        cells += [significant(rate.expected), interval_text(rate), time, case.limit(prefill)]
+    elif with_prompt:
+        cells += ["–", "", "", ""]
+    cells.append(format_seconds(case.at(case.estimate.ttft_s.expected)))
+    rate = case.prediction(decode.tokens_per_s)
+    cells += [significant(rate.expected), interval_text(rate), f"≤ {significant(rate.ideal)}"]
+    if batched:
+        cells.append(significant(case.at(decode.aggregate_tokens_per_s.expected)))
+    return [*cells, case.limit(decode)]
+
+
+def growth_table(decode: Estimate, prefill: Estimate | None = None) -> Table:
+    """How speed and memory change as the context fills: a column for each amount of context.
+
+    Parameters
+    ----------
+    decode : Estimate
+        Without a prompt, with an array of context tokens.
+    prefill : Estimate, optional
+        With a prompt on top of the same context tokens.
+    """
+    cases, _ = _cases(decode)
+    columns = [Column("as the context fills", "left")]
+    for index, case in enumerate(cases):
+        columns.append(Column(tokens_text(case.at(decode.workload["context_tokens"])), drop=1 if index % 2 else 0))
+    rate = [case.prediction(decode.decode.tokens_per_s) for case in cases]
+    rows = [
+        ["decode tok/s", *(significant(each.expected) for each in rate)],
+        ["  ideal", *(f"≤ {significant(each.ideal)}" for each in rate)],
+    ]
+    if prefill is not None:
+        speeds = [significant(case.at(prefill.prefill.tokens_per_s.expected)) for case in cases]
+        more = count_text(prefill.workload["prompt_tokens"])
+        rows.append([f"prefill of {more} more", *speeds])
+    rows.append(["KV cache, GiB", *(gib_text(case.at(decode.memory.kv_allocated_bytes)) for case in cases)])
+    totals = [case.at(decode.memory.total_bytes) for case in cases]
+    fits = [case.at(decode.memory.fits) for case in cases]
+    rows.append(["total memory, GiB", *(gib_text(total) for total in totals)])
+    if decode.memory.usable_bytes is not None and not all(fits):
+        rows.append(["  fits", *("yes" if each else "no" for each in fits)])
+    return Table(columns, rows)
 
 
 def operator_table(phase: Phase) -> Table:
@@ -190,21 +495,51 @@ def operator_table(phase: Phase) -> Table:
                 spread(item.read_bytes, lambda value: significant(value / GIGA, 3)),
                 item.compute_path or "–",
                 spread(item.time_s, format_seconds),
-                spread(item.share_of_expected, lambda value: f"{value:.0%}"),
+                spread(item.share_of_expected, lambda value: f"{value:.0%}".replace("%", " %")),
                 spread(item.percent_of_ideal, lambda value: f"{value:.0f} %"),
                 str(item.bound) if not is_array(item.bound) else "/".join(dict.fromkeys(item.bound.ravel().tolist())),
             ]
         )
     columns = [
-        Column("operator", "left"), Column("layers"), Column("GFLOP"), Column("GB read"), Column("computes in", "left"),
-        Column("time"), Column("share"), Column("of ideal"), Column("limited by", "left"),
+        Column("operator", "left"), Column("layers", drop=3), Column("GFLOP", drop=1), Column("GB read", drop=1),
+        Column("computes in", "left", drop=2), Column("time"), Column("share"), Column("of ideal"),
+        Column("limited by", "left"),
     ]  # fmt: skip
     title = (
         f"{phase.name}: {spread(phase.time_s.expected, format_seconds)}, "
-        f"intensity {spread(phase.arithmetic_intensity, lambda v: significant(v, 3))} FLOP/byte, "
-        f"ridge point {spread(phase.ridge_point, lambda v: significant(v, 3))} FLOP/byte"
+        f"intensity {spread(phase.arithmetic_intensity, significant)} FLOP/byte, "
+        f"ridge point {spread(phase.ridge_point, significant)} FLOP/byte"
     )
     return Table(columns, rows, title)
+
+
+BAR_CELLS = 40
+
+
+def memory_table(memory: MemoryPlan) -> Table:
+    """What takes the memory, by part, each with a bar: the usable memory (or the total, if that is more) is the whole."""
+    parts = [
+        ("weights", memory.resident_weight_bytes),
+        ("KV cache", memory.kv_allocated_bytes),
+        ("state", memory.state_bytes),
+        ("workspace", memory.workspace_bytes),
+    ]
+    usable, total = memory.usable_bytes, memory.total_bytes
+    whole = max(total, usable or 0)
+    rows = []
+    done = 0
+    for name, size in parts:
+        if not size and name == "state":
+            continue
+        start, stop = round(BAR_CELLS * done / whole), round(BAR_CELLS * (done + size) / whole)
+        rows.append([name, format_gib(size), " " * start + "█" * max(stop - start, 1 if size else 0)])
+        done += size
+    if usable is not None:
+        name = "headroom" if total <= usable else "lacking"
+        start = round(BAR_CELLS * min(total, usable) / whole)
+        mark = "░" if total <= usable else "!"
+        rows.append([name, format_gib(abs(usable - total)), " " * start + mark * (BAR_CELLS - start)])
+    return Table([Column("", "left"), Column(""), Column("", "left", drop=1)], rows)
 
 
 def explain_estimate(estimate: Estimate) -> str:
@@ -214,3 +549,8 @@ def explain_estimate(estimate: Estimate) -> str:
         lines += [operator_table(phase).to_text(), ""]
     lines += [*(f"- {text}" for text in estimate.assumptions)]
     return "\n".join(lines)
+
+
+def gib_text(count: float) -> str:
+    """Bytes as GiB without the unit, for a column that names it."""
+    return significant(count / GIB, 3)

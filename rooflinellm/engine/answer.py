@@ -122,8 +122,8 @@ def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[s
     said = [
         f"ideal: weights once a pass, cache at the occupied context, printed bandwidth, fastest of {ideal};"
         " no activations, cache writes, sampling, unpacking or launches",
-        f"compute path expected: prefill {keys('linear', prefill_tokens)}, decode {keys('linear', decode_tokens)},"
-        f" attention {keys('attention', decode_tokens)}",
+        f"compute path expected: prefill {keys(False, prefill_tokens)}, decode {keys(False, decode_tokens)},"
+        f" attention {keys(True, decode_tokens)}",
         f"expected: {rates.basis} efficiencies, {rates.memory:.0%} of the memory bandwidth sustained",
         f"prefill in chunks of {plan.prefill_chunk:,} tokens in the expectation",
     ]

@@ -13,12 +13,14 @@ from rooflinellm.engine.placement import split_by_layers
 from rooflinellm.engine.plan import Kernel, Machine, PathRate, Plan
 from rooflinellm.engine.workspace import widest_features
 from rooflinellm.errors import InvalidRequest
-from rooflinellm.operators import attention, linear
+from rooflinellm.operators import linear, recurrent
 from rooflinellm.operators.cache import CacheTypes
+from rooflinellm.operators.graph import Mixing
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.engine import Backend, EngineSpec, ProfileSpec
 from rooflinellm.specs.formats import Encodings, FormatSpec
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
+from rooflinellm.specs.model import Indexer, LatentAttention, Recurrent
 
 
 def choose_backend(engine: EngineSpec, device: HardwareSpec, asked: str | None) -> str:
@@ -83,9 +85,12 @@ class _Kernels:
         cache: CacheTypes,
         scale: float,
         rows: Sequence[OperatorRow],
+        hidden: int,
+        expanded: bool,
     ) -> None:
         self.engine, self.name, self.backend, self.device = engine, name, backend, device
         self.rate, self.cache, self.scale = rate, cache, scale
+        self.hidden, self.expanded = hidden, expanded
         self.paths: dict[str, Paths] = {}
         self.seen = Counter(row.operator.name for row in rows)
 
@@ -98,21 +103,27 @@ class _Kernels:
         """One row as coefficients."""
         operator, count = row.operator, len(row.layers)
         paths = self._paths(row)
-        shape, moe = operator.attention, operator.moe
+        mixing, moe = operator.mixing, operator.moe
         weight_bytes: float = row.weight_bytes if moe is None else row.expert_bytes
+        recurrence = 0 if operator.recurrent is None else recurrent.flops_per_token(operator.recurrent, self.hidden)
+        cached = 0 if mixing is None else count * self.cache.token_bytes(mixing.cache, expanded=self.expanded)
         return Kernel(
             name=self.name_of(row),
             kind=operator.kind,
             count=count,
-            flops_per_token=count * linear.flops(1, operator.active_params),
+            flops_per_token=count * (linear.flops(1, operator.active_params) + recurrence),
             weight_bytes=weight_bytes if self.scale == 1 else weight_bytes * self.scale,
             experts=0 if moe is None else moe.experts,
             active=0 if moe is None else moe.active,
-            flops_per_pair=0
-            if shape is None
-            else count * attention.flops_per_pair(shape.heads, shape.head_dim, shape.value_dim),
-            kv_bytes_per_token=0 if shape is None else count * self.cache.token_bytes(shape),
-            window=None if shape is None else shape.window,
+            flops_per_pair=0 if mixing is None else count * mixing.flops_per_pair,
+            kv_bytes_per_token=cached,
+            kv_owned_bytes_per_token=cached if mixing is not None and mixing.owned else 0,
+            cache_kind=_cache_kind(mixing),
+            window=None if mixing is None else mixing.window,
+            chunk=None if mixing is None else mixing.chunk,
+            expanded_flops_per_pair=0 if mixing is None else count * mixing.expanded_flops_per_pair,
+            expansion_flops_per_token=0 if mixing is None else count * mixing.expansion_flops_per_token,
+            state_bytes=0 if operator.recurrent is None else count * self._state_bytes(operator.recurrent),
             activation_bytes_per_token=count
             * linear.activation_bytes(1, operator.inputs, operator.outputs, self.engine.activation_bytes),
             floor_s=count * self.rate.floors_s[operator.kind],
@@ -121,8 +132,13 @@ class _Kernels:
             paths=() if paths is None else self._path_rates(paths, operator.kind),
         )
 
+    def _state_bytes(self, mixer: Recurrent) -> int:
+        """State of one sequence in one layer, in the engine's own types. [byte]"""
+        elements, waiting = recurrent.state_elements(mixer, self.hidden)
+        return elements * self.engine.kv.state_bytes + waiting * self.engine.kv.conv_state_bytes
+
     def _paths(self, row: OperatorRow) -> Paths | None:
-        if row.operator.kind == "attention":
+        if row.operator.kind in ("attention", "recurrent"):
             return attention_paths(self.backend, self.device, self.cache.names, where=self.name)
         if row.encoding is None or row.operator.kind == "embedding":
             return None
@@ -141,6 +157,17 @@ class _Kernels:
         )
 
 
+def _cache_kind(mixing: Mixing | None) -> str:
+    """Name of the kind of cache that an operator reads."""
+    if mixing is None:
+        return ""
+    if isinstance(mixing.cache, LatentAttention):
+        return "latent"
+    if isinstance(mixing.cache, Indexer):
+        return "indexer"
+    return "full" if mixing.window is None and mixing.chunk is None else "sliding"
+
+
 def compile_plan(
     model: ModelSpec,
     system: SystemSpec,
@@ -153,6 +180,7 @@ def compile_plan(
     kv: str,
     resident_weight_bytes: int | None = None,
     prefill_chunk: int | None = None,
+    expanded: bool = False,
 ) -> Plan:
     """Turn everything declarative into coefficients.
 
@@ -168,6 +196,8 @@ def compile_plan(
         Size of the actual file, where it is known; the recipe's bytes are scaled to it. [byte]
     prefill_chunk : int, optional
         Tokens of a prompt that pass at once; None takes the engine's default. [token]
+    expanded : bool
+        Latents are cached expanded.
 
     Returns
     -------
@@ -196,7 +226,9 @@ def compile_plan(
     scale = 1 if resident_weight_bytes is None else resident_weight_bytes / layout.resident_bytes
     device, backend = system.device, engine.backends[backend_name]
     rate = rates(profile, device, engine.id, backend_name)
-    builder = _Kernels(engine, f"{engine.id}:{backend_name}", backend, device, rate, cache, scale, layout.rows)
+    builder = _Kernels(
+        engine, f"{engine.id}:{backend_name}", backend, device, rate, cache, scale, layout.rows, model.hidden, expanded
+    )
     kernels = tuple(builder.kernel(row) for row in layout.rows)
     resident = resident_weight_bytes or layout.resident_bytes
     return Plan(

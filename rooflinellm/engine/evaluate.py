@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinellm._numeric import maximum, where
+from rooflinellm._numeric import maximum, minimum, where
 from rooflinellm.engine.plan import Kernel, Machine
 from rooflinellm.operators import attention, experts
 from rooflinellm.roofline import sum_of_max
@@ -86,16 +86,35 @@ def work(kernel: Kernel, runs: Sequence[Run]) -> Work:
     read: Any = 0
     for run in runs:
         if kernel.kind == "attention":
-            last = run.cached + run.passes * run.new_tokens
-            pairs = attention.causal_pairs(last - run.cached, run.cached, kernel.window)
-            tokens = attention.cached_tokens_read_in_run(run.passes, run.new_tokens, run.cached, kernel.window)
-            flops = flops + run.sequences * pairs * kernel.flops_per_pair
+            pairs, tokens = _attended(kernel, run)
+            flops = flops + run.sequences * _attention_flops(kernel, run, pairs)
             read = read + run.sequences * tokens * kernel.kv_bytes_per_token
         elif kernel.kind != "embedding":
             multiplied, weight_reads = _multiplied(kernel, run)
             flops = flops + run.passes * multiplied * kernel.flops_per_token
-            read = read + run.passes * (weight_reads * kernel.weight_bytes)
+            moved = weight_reads * kernel.weight_bytes + run.sequences * 2 * kernel.state_bytes
+            read = read + run.passes * moved
     return Work(flops, read)
+
+
+def _attended(kernel: Kernel, run: Run) -> tuple[Any, Any]:
+    """Query-key pairs of a sequence over a run, and cached tokens that its passes read."""
+    new, passes, cached = run.new_tokens, run.passes, run.cached
+    if kernel.chunk is not None:
+        pairs = attention.chunked_pairs(passes * new, cached, kernel.chunk)
+        return pairs, attention.chunk_tokens_read_in_run(passes, new, cached, kernel.chunk)
+    pairs = attention.causal_pairs(passes * new, cached, kernel.window)
+    return pairs, attention.cached_tokens_read_in_run(passes, new, cached, kernel.window)
+
+
+def _attention_flops(kernel: Kernel, run: Run, pairs: Any) -> Any:
+    """FLOPs of a sequence's attention over a run; of latent attention, in the cheaper of its two forms."""
+    flops = pairs * kernel.flops_per_pair
+    if not kernel.expanded_flops_per_pair:
+        return flops
+    expanded = attention.cached_tokens_read_in_run(run.passes, run.new_tokens, run.cached, kernel.window)
+    other = pairs * kernel.expanded_flops_per_pair + expanded * kernel.expansion_flops_per_token
+    return minimum(flops, other)
 
 
 def _multiplied(kernel: Kernel, run: Run) -> tuple[Any, Any]:
@@ -146,7 +165,11 @@ def _expect_product(kernel: Kernel, run: Run, machine: Machine, skew: Any) -> tu
         weight_reads = experts.expected_distinct(kernel.experts, kernel.active, maximum(tokens, 1), skew)
     elif kernel.kind == "embedding":
         weight_reads = 0
-    moved = weight_reads * kernel.weight_bytes + tokens * kernel.activation_bytes_per_token
+    moved = (
+        weight_reads * kernel.weight_bytes
+        + tokens * kernel.activation_bytes_per_token
+        + run.sequences * 2 * kernel.state_bytes
+    )
     memory = run.passes * (moved / machine.sustained_bandwidth)
     if not kernel.flops_per_token:
         return memory, 0.0 * memory
@@ -165,12 +188,16 @@ def _rate(kernel: Kernel, tokens: Any) -> Any:
 def _expect_attention(kernel: Kernel, run: Run, machine: Machine) -> tuple[Any, Any, Any]:
     """Memory, compute and longer-of-both seconds of attention over a run, exact over the growing cache.
 
+    Latent attention in two forms and attention within chunks take the longer of both totals instead.
+
     Passes fall into three parts: those that end within the window, whose bytes and FLOPs grow linearly; at most one
     that straddles it; and those that start beyond it, which are all alike.
     """
+    if kernel.chunk is not None or kernel.expanded_flops_per_pair:
+        return _expect_attention_totals(kernel, run, machine)
     new, sequences, window = run.new_tokens, run.sequences, kernel.window
     per_cached = sequences * kernel.kv_bytes_per_token / machine.sustained_bandwidth
-    moved = run.tokens * (kernel.activation_bytes_per_token + kernel.kv_bytes_per_token) / machine.sustained_bandwidth
+    moved = run.tokens * _written_per_token(kernel) / machine.sustained_bandwidth
     per_pair = sequences * kernel.flops_per_pair / kernel.paths[0].flop_per_s
 
     def one(cached: Any) -> tuple[Any, Any]:
@@ -199,6 +226,19 @@ def _expect_attention(kernel: Kernel, run: Run, machine: Machine) -> tuple[Any, 
         memory, compute = memory + count * part_memory, compute + count * part_compute
         busy = busy + count * maximum(part_memory, part_compute)
     return memory, compute, busy
+
+
+def _written_per_token(kernel: Kernel) -> int:
+    """Bytes of activations and of new cache entries that attention moves for a token. [byte/token]"""
+    return kernel.activation_bytes_per_token + kernel.kv_owned_bytes_per_token
+
+
+def _expect_attention_totals(kernel: Kernel, run: Run, machine: Machine) -> tuple[Any, Any, Any]:
+    pairs, tokens = _attended(kernel, run)
+    read = run.sequences * tokens * kernel.kv_bytes_per_token
+    memory = (read + run.passes * run.tokens * _written_per_token(kernel)) / machine.sustained_bandwidth
+    compute = run.sequences * _attention_flops(kernel, run, pairs) / kernel.paths[0].flop_per_s
+    return memory, compute, maximum(memory, compute)
 
 
 def ideal_memory_s(read_bytes: Any, passes: Any, machine: Machine, devices: int) -> Any:

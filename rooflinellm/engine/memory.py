@@ -25,11 +25,14 @@ class Allocation:
         Sliding layers hold every token.
     chunk : int
         Tokens of a prompt that pass at once. [token]
+    state_copies : int
+        Copies of recurrent state that are kept, to roll rejected drafts back. [-]
     """
 
     unified: bool
     full_windows: bool
     chunk: int
+    state_copies: int = 1
 
 
 def cells(plan: Plan, window: int | None, sequences: Any, limit: Any, allocation: Allocation) -> Any:
@@ -72,21 +75,11 @@ def cells(plan: Plan, window: int | None, sequences: Any, limit: Any, allocation
     return pools * round_up(minimum(context, window * sharing + allocation.chunk), rules.block_tokens)
 
 
-def _by_window(plan: Plan) -> dict[int | None, int]:
-    """Cache bytes of one token by window, over all layers that have it."""
-    totals: dict[int | None, int] = {}
-    for kernel in plan.kernels:
-        if kernel.kind == "attention":
-            totals[kernel.window] = totals.get(kernel.window, 0) + kernel.kv_bytes_per_token
-    return totals
-
-
 def device_bytes(plan: Plan, share: DeviceShare, sequences: Any, limit: Any, allocation: Allocation) -> Any:
     """Weights, cache and workspace of one device. [byte]"""
-    kv = sum(
-        per_token * cells(plan, window, sequences, limit, allocation) for window, per_token in share.kv_bytes_per_token
-    )
-    return share.weight_bytes + kv + workspace_bytes(plan, sequences, allocation.chunk)
+    kv = sum(cache.bytes_per_token * cells(plan, cache.span, sequences, limit, allocation) for cache in share.caches)
+    state = share.state_bytes * sequences * allocation.state_copies
+    return share.weight_bytes + kv + state + workspace_bytes(plan, sequences, allocation.chunk)
 
 
 def _fit(plan: Plan, sequences: Any, limit: Any, allocation: Allocation, usable: int) -> Any:
@@ -117,18 +110,14 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
     -------
     MemoryPlan
     """
-    by_window = _by_window(plan)
-    allocated = {
-        window: per_token * cells(plan, window, sequences, limit, allocation) for window, per_token in by_window.items()
-    }
     kinds: dict[str, Any] = {"full": 0, "sliding": 0, "latent": 0, "indexer": 0}
-    for window, size in allocated.items():
-        kind = "full" if window is None else "sliding"
-        kinds[kind] = kinds[kind] + size
-    filled: Any = sum(
-        per_token * sequences * (occupied if window is None else minimum(occupied, window))
-        for window, per_token in by_window.items()
-    )
+    filled: Any = 0
+    for cache in (cache for share in plan.shares for cache in share.caches):
+        held = cells(plan, cache.span, sequences, limit, allocation)
+        kinds[cache.kind] = kinds[cache.kind] + cache.bytes_per_token * held
+        tokens = occupied if cache.span is None else minimum(occupied, cache.span)
+        filled = filled + cache.bytes_per_token * sequences * tokens
+    state = sum(share.state_bytes for share in plan.shares) * sequences * allocation.state_copies
     devices = plan.machine.devices
     workspace = devices * workspace_bytes(plan, sequences, allocation.chunk)
     device_usable = usable_bytes(plan)
@@ -141,15 +130,15 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
         )
         for number, share in enumerate(plan.shares)
     )
-    kv_bytes: Any = sum(allocated.values())
+    kv_bytes: Any = sum(kinds.values())
     return MemoryPlan(
         resident_weight_bytes=plan.resident_weight_bytes,
         kv_allocated_bytes=kv_bytes,
         kv_occupied_bytes=filled,
         kv_by_kind=kinds,
-        state_bytes=0,
+        state_bytes=state,
         workspace_bytes=workspace,
-        total_bytes=plan.resident_weight_bytes + kv_bytes + workspace,
+        total_bytes=plan.resident_weight_bytes + kv_bytes + state + workspace,
         usable_bytes=None if device_usable is None else device_usable * devices,
         fits=None if device_usable is None else _fit(plan, sequences, limit, allocation, device_usable),
         placement=placement,

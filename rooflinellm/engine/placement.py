@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from rooflinellm.engine.layout import Layout
-from rooflinellm.engine.plan import DeviceShare, Kernel
+from rooflinellm.engine.plan import Cache, DeviceShare, Kernel
 
 
 def split_by_layers(
@@ -40,11 +40,22 @@ def split_by_layers(
     weights[0] += resident_weight_bytes - sum(weights)  # the embedding, and what rounding left
     shares = []
     for span, weight in zip(spans, weights, strict=True):
-        kv: dict[int | None, int] = {}
+        held: dict[tuple[str, int | None], int] = {}
+        state = 0
         for row, kernel in zip(layout.rows, kernels, strict=True):
-            if kernel.kind == "attention":
-                here = sum(layer in span for layer in row.layers)
-                held = here * (kernel.kv_bytes_per_token // kernel.count)
-                kv[kernel.window] = kv.get(kernel.window, 0) + held
-        shares.append(DeviceShare(len(span), weight, tuple(kv.items())))
+            here = sum(layer in span for layer in row.layers)
+            state += here * (kernel.state_bytes // kernel.count)
+            if kernel.kv_owned_bytes_per_token:
+                key = kernel.cache_kind, cache_span(kernel)
+                held[key] = held.get(key, 0) + here * (kernel.kv_owned_bytes_per_token // kernel.count)
+        caches = tuple(Cache(kind, most, size) for (kind, most), size in held.items())
+        shares.append(DeviceShare(len(span), weight, caches, state))
     return tuple(shares)
+
+
+def cache_span(kernel: Kernel) -> int | None:
+    """Tokens that a sequence needs to hold for an operator: a window or a chunk; None for all. [token]
+
+    Sparse attention reads a choice of the cache and must hold all of it.
+    """
+    return kernel.window or kernel.chunk if kernel.cache_kind == "sliding" else None

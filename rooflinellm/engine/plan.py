@@ -41,10 +41,17 @@ class Kernel:
         E and k; 0 elsewhere. [-]
     flops_per_pair : int
         Attention over one query-key pair. [FLOP]
-    kv_bytes_per_token : int
-        Keys and values of one token. [byte/token]
-    window : int or None
-        Attention window, the token itself included. [token]
+    kv_bytes_per_token, kv_owned_bytes_per_token : int
+        Keys and values of one token as they are read; and of the layers that hold a cache of their own, as they are
+        written and allocated. [byte/token]
+    cache_kind : str
+        ``full``, ``sliding``, ``latent`` or ``indexer``; empty where nothing is cached.
+    window, chunk : int or None
+        Attention window, the token itself included; or fixed chunks. [token]
+    expanded_flops_per_pair, expansion_flops_per_token : int
+        The other form of latent attention: of one pair, and of expanding one cached token. 0 elsewhere. [FLOP]
+    state_bytes : int
+        Recurrent state of one sequence. [byte]
     activation_bytes_per_token : int
         Activations read and written. [byte/token]
     floor_s : float
@@ -66,7 +73,13 @@ class Kernel:
     active: int
     flops_per_pair: int
     kv_bytes_per_token: int
+    kv_owned_bytes_per_token: int
+    cache_kind: str
     window: int | None
+    chunk: int | None
+    expanded_flops_per_pair: int
+    expansion_flops_per_token: int
+    state_bytes: int
     activation_bytes_per_token: int
     floor_s: float
     ideal_key: str
@@ -98,6 +111,25 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class Cache:
+    """Layers that cache alike.
+
+    Attributes
+    ----------
+    kind : str
+        ``full``, ``sliding``, ``latent`` or ``indexer``.
+    span : int or None
+        Most tokens that a sequence needs to hold; None holds all. [token]
+    bytes_per_token : int
+        [byte/token]
+    """
+
+    kind: str
+    span: int | None
+    bytes_per_token: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceShare:
     """What one device holds.
 
@@ -107,13 +139,16 @@ class DeviceShare:
         Layers, the head as one more behind the last. [-]
     weight_bytes : int
         [byte]
-    kv_bytes_per_token : tuple of (window, int)
-        Cache bytes of one token in its layers, by attention window. [byte/token]
+    caches : tuple of Cache
+        What its layers cache.
+    state_bytes : int
+        Recurrent state of one sequence in its layers. [byte]
     """
 
     layers: int
     weight_bytes: int
-    kv_bytes_per_token: tuple[tuple[int | None, int], ...]
+    caches: tuple[Cache, ...]
+    state_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

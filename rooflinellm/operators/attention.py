@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinellm._numeric import Numeric, maximum, minimum
+from rooflinellm._numeric import Numeric, anywhere, maximum, minimum, where
 
 
 def _pairs_up_to(tokens: Numeric, window: int | None) -> Any:
@@ -121,6 +121,69 @@ def passes_below(limit: int, passes: Numeric, new: Numeric, cached: Numeric) -> 
     """
     step = maximum(new, 1)
     return minimum(maximum(-((cached - limit) // step), 0), passes)
+
+
+def _chunked_pairs_up_to(tokens: Numeric, chunk: int) -> Any:
+    """Pairs of the first `tokens` queries within chunks of A: q A(A+1)/2 + r(r+1)/2 with q, r = divmod(n, A)."""
+    whole, rest = tokens // chunk, tokens % chunk
+    return whole * (chunk * (chunk + 1) // 2) + rest * (rest + 1) // 2
+
+
+def chunked_pairs(new: Numeric, cached: Numeric, chunk: int) -> Any:
+    """Query-key pairs of a causal pass whose queries see nothing before their own chunk.
+
+    Parameters
+    ----------
+    new, cached : array_like
+        Tokens computed in the pass, and in the cache before it. [token]
+    chunk : int
+        Length of a chunk, A. [token]
+
+    Returns
+    -------
+    int, float or ndarray
+        [-]
+
+    References
+    ----------
+    Meta (2025), Llama 4 model card: chunked attention of 8,192 tokens.
+    """
+    return _chunked_pairs_up_to(cached + new, chunk) - _chunked_pairs_up_to(cached, chunk)
+
+
+def chunk_tokens_read_in_run(passes: Numeric, new: Numeric, cached: Numeric, chunk: int) -> Any:
+    """Cached tokens read over a run of passes within chunks: sum over i of (c + i S) mod A.
+
+    The first query of a pass sees what its chunk already holds. The sum of remainders is the plain arithmetic series
+    less A times a sum of quotients, which Euclid's algorithm gives in as many steps as a greatest common divisor.
+
+    Parameters
+    ----------
+    passes, new, cached : array_like
+        As in `cached_tokens_read_in_run`.
+    chunk : int
+        Length of a chunk, A. [token]
+
+    Returns
+    -------
+    int, float or ndarray
+        [token]
+    """
+    start = cached % chunk
+    series = passes * start + new * (passes * (passes - 1) // 2)
+    return series - chunk * _sum_of_quotients(passes, chunk, new, start)
+
+
+def _sum_of_quotients(count: Numeric, divisor: Numeric, step: Numeric, start: Numeric) -> Any:
+    """Sum over i = 0 … count-1 of floor((step i + start) / divisor)."""
+    total: Any = 0
+    while anywhere(count > 0):
+        total = total + where(count > 0, (step // divisor) * (count * (count - 1) // 2) + (start // divisor) * count, 0)
+        step, start = step % divisor, start % divisor
+        last = step * count + start
+        # Swap the roles of rows and columns under the line; what is done stays at a count of 0.
+        count, start, divisor, step = where(count > 0, last // divisor, 0), last % divisor, maximum(step, 1), divisor
+    return total
 
 
 def decode_read_bytes(

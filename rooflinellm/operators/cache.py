@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.specs.formats import Encoding, Encodings
-from rooflinellm.specs.model import Attention
+from rooflinellm.specs.model import Attention, Indexer, LatentAttention
+
+INDEXER_SCALE_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +53,36 @@ class CacheTypes:
         key, value = self.names
         return key if key == value else f"{key}/{value}"
 
-    def token_bytes(self, attention: Attention) -> int:
-        """Bytes of one token's keys and values in one layer: H_kv d_k b_k + H_kv d_v b_v; a block begun counts whole.
+    def token_bytes(self, shape: Attention | LatentAttention | Indexer, *, expanded: bool = False) -> int:
+        """Bytes that one token takes in the cache of one layer; a block begun counts whole.
+
+        Grouped heads take H_kv (d_k b_k + d_v b_v), a latent (r_kv + rope) b_k, once for keys and values; expanded, as
+        engines without latent kernels store it, H ((nope + rope) b_k + v b_v). An indexer's key is in FP8 with one
+        32-bit scale.
 
         Parameters
         ----------
-        attention : Attention
+        shape : Attention, LatentAttention or Indexer
             The layer's shape.
+        expanded : bool
+            Latents are stored expanded.
 
         Returns
         -------
         int
             [byte]
         """
-        keys = _packed(attention.kv_heads * attention.head_dim, self.key)
-        return keys + _packed(attention.kv_heads * attention.value_dim, self.value)
+        match shape:
+            case Indexer():
+                return shape.head_dim + INDEXER_SCALE_BYTES
+            case LatentAttention() if expanded:
+                keys = shape.heads * (shape.nope_dim + shape.rope_dim)
+                return _packed(keys, self.key) + _packed(shape.heads * shape.v_head_dim, self.value)
+            case LatentAttention():
+                return _packed(shape.latent_dim, self.key)
+            case Attention():
+                keys = _packed(shape.kv_heads * shape.head_dim, self.key)
+                return keys + _packed(shape.kv_heads * shape.value_dim, self.value)
 
 
 def _packed(elements: int, encoding: Encoding) -> int:

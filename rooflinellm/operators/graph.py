@@ -5,14 +5,54 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rooflinellm.operators import layers
+from rooflinellm.operators import attention, layers
 from rooflinellm.operators.tensors import Tensor, vector
-from rooflinellm.specs.model import Attention, Block, GatedFFN, MixtureOfExperts, ModelEntry, NoFFN
+from rooflinellm.specs.model import (
+    Attention,
+    Block,
+    GatedFFN,
+    Indexer,
+    LatentAttention,
+    MixtureOfExperts,
+    Mixer,
+    ModelEntry,
+    NoFFN,
+    NoMixer,
+    Recurrent,
+)
 
 ROPE_FACTORS = "rope_freqs"
 """The one tensor that is no parameter: stored by GGUF files only."""
 
-Kind = Literal["linear", "attention", "experts", "vector", "embedding", "head"]
+Kind = Literal["linear", "attention", "recurrent", "experts", "vector", "embedding", "head"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixing:
+    """What softmax attention does with the cache in one layer.
+
+    Attributes
+    ----------
+    cache : Attention, LatentAttention or Indexer
+        Whose keys and values are read.
+    flops_per_pair : int
+        FLOPs of one query-key pair. [FLOP]
+    window, chunk : int or None
+        Tokens that a query may see, itself included; or the fixed chunks it stays within. [token]
+    owned : bool
+        Whether the layer holds the cache it reads.
+    expanded_flops_per_pair, expansion_flops_per_token : int
+        The other form of latent attention: cheaper pairs, after each cached latent has been expanded again. 0 where there
+        is none. [FLOP]
+    """
+
+    cache: Attention | LatentAttention | Indexer
+    flops_per_pair: int
+    window: int | None = None
+    chunk: int | None = None
+    owned: bool = True
+    expanded_flops_per_pair: int = 0
+    expansion_flops_per_token: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +69,10 @@ class Operator:
         Its weights.
     inputs, outputs : int
         Features read and written for a token, beside weights and cache. [-]
-    attention : Attention, optional
-        Shape of the attention, where there is one.
+    mixing : Mixing, optional
+        What attention does with the cache.
+    recurrent : Recurrent, optional
+        The mixer whose state is read and written.
     moe : MixtureOfExperts, optional
         Shape of the mixture, where there is one.
     """
@@ -40,7 +82,8 @@ class Operator:
     tensors: tuple[Tensor, ...]
     inputs: int
     outputs: int
-    attention: Attention | None = None
+    mixing: Mixing | None = None
+    recurrent: Recurrent | None = None
     moe: MixtureOfExperts | None = None
 
     @property
@@ -66,20 +109,96 @@ def block_operators(block: Block, hidden: int) -> tuple[Operator, ...]:
     """
     norms = layers.norm_tensors(block, hidden)
     elementwise = Operator("norms and residuals", "vector", norms, 2 * hidden * block.norms, hidden * block.norms)
-    return (*_mixer(block.mixer, hidden), *_feed_forward(block, hidden), elementwise)
+    mixers = sum((_mixer(mixer, hidden) for mixer in block.mixers), start=())
+    extra = layers.extra_tensors(block.extra)
+    side: tuple[Operator, ...] = ()
+    if extra:
+        side = (_linear("side branches", extra),)
+    return (*mixers, *_feed_forward(block, hidden), *side, elementwise)
 
 
-def _mixer(mixer: Attention, hidden: int) -> tuple[Operator, ...]:
+def _linear(name: str, tensors: tuple[Tensor, ...]) -> Operator:
+    """Products with some matrices, one behind the other; vectors ride along."""
+    matrices = [tensor for tensor in tensors if tensor.use == "matrix"]
+    inputs, outputs = sum(t.columns for t in matrices), sum(t.rows for t in matrices)
+    return Operator(name, "linear", tensors, inputs, outputs)
+
+
+def _mixer(mixer: Mixer, hidden: int) -> tuple[Operator, ...]:
+    match mixer:
+        case Attention():
+            return _attention(mixer, hidden)
+        case LatentAttention():
+            return _latent_attention(mixer, hidden)
+        case NoMixer():
+            return ()
+        case _:
+            return _recurrent(mixer, hidden)
+
+
+def _attention(mixer: Attention, hidden: int) -> tuple[Operator, ...]:
     tensors = layers.attention_tensors(mixer, hidden)
     output = tuple(t for t in tensors if t.name.startswith("attn_output"))
     projections = tuple(t for t in tensors if t not in output)
     queries = mixer.heads * mixer.head_dim
     mixed = mixer.heads * mixer.value_dim
     cached = mixer.kv_heads * (mixer.head_dim + mixer.value_dim)
+    mixing = Mixing(
+        mixer,
+        attention.flops_per_pair(mixer.heads, mixer.head_dim, mixer.value_dim),
+        window=mixer.window,
+        chunk=mixer.chunk,
+        owned=mixer.kv == "own",
+    )
     return (
         Operator("QKV projection", "linear", projections, hidden, queries + cached),
-        Operator("attention", "attention", (), queries, mixed + cached, attention=mixer),
+        Operator("attention", "attention", (), queries, mixed + cached, mixing=mixing),
         Operator("attention output", "linear", output, mixed, hidden),
+    )
+
+
+def _latent_attention(mixer: LatentAttention, hidden: int) -> tuple[Operator, ...]:
+    tensors = layers.latent_attention_tensors(mixer, hidden)
+    indexing = tuple(t for t in tensors if t.name.startswith("indexer"))
+    output = tuple(t for t in tensors if t.name == "attn_output")
+    up = tuple(t for t in tensors if t.name in ("attn_k_b", "attn_v_b"))
+    down = tuple(t for t in tensors if t not in (*indexing, *output, *up))
+    heads, indexer = mixer.heads, mixer.indexer
+    mixing = Mixing(
+        mixer,
+        attention.flops_per_pair(heads, mixer.latent_dim, mixer.kv_rank),
+        # The chosen tokens and the newest one itself.
+        window=None if indexer is None else indexer.top_k + 1,
+        expanded_flops_per_pair=attention.flops_per_pair(heads, mixer.nope_dim + mixer.rope_dim, mixer.v_head_dim),
+        expansion_flops_per_token=2 * mixer.kv_rank * heads * (mixer.nope_dim + mixer.v_head_dim),
+    )
+    queries, mixed = heads * (mixer.nope_dim + mixer.rope_dim), heads * mixer.v_head_dim
+    operators = [
+        _linear("QKV down projection", down),
+        _linear("KV up projection", up),
+        Operator("attention", "attention", (), queries, mixed, mixing=mixing),
+        Operator("attention output", "linear", output, mixed, hidden),
+    ]
+    if indexer is not None:
+        scores = Mixing(indexer, 2 * indexer.heads * indexer.head_dim)
+        width = indexer.heads * indexer.head_dim
+        operators[2:2] = [
+            _linear("indexer projection", indexing),
+            Operator("indexer", "attention", (), width, indexer.top_k, mixing=scores),
+        ]
+    return tuple(operators)
+
+
+def _recurrent(mixer: Recurrent, hidden: int) -> tuple[Operator, ...]:
+    tensors = layers.recurrent_tensors(mixer, hidden)
+    vectors = tuple(t for t in tensors if t.use == "vector")
+    output = tuple(t for t in tensors if t.use == "matrix" and t.name.endswith(("ssm_out", "out_proj", "attn_output")))
+    projections = tuple(t for t in tensors if t not in (*vectors, *output))
+    mixed = sum(t.columns for t in output)
+    return (
+        _linear("mixer projection", projections),
+        Operator(f"{mixer.kind} mixer", "recurrent", vectors, 2 * mixed, mixed, recurrent=mixer),
+        _linear("mixer output", output),
     )
 
 
@@ -100,21 +219,20 @@ def _feed_forward(block: Block, hidden: int) -> tuple[Operator, ...]:
     router = tuple(t for t in tensors if t.name.startswith("ffn_gate_inp") and "shexp" not in t.name)
     shared = tuple(t for t in tensors if "shexp" in t.name)
     experts = tuple(t for t in tensors if t not in router and t not in shared)
-    parts = 3 if ffn.gated else 2
+    parts, width = 3 if ffn.gated else 2, ffn.expert_hidden or hidden
     operators = [
         Operator("router", "linear", router, hidden, ffn.experts),
         Operator(
             "experts",
             "experts",
             experts,
-            ffn.active * (hidden + ffn.intermediate),
-            ffn.active * (hidden + (parts - 1) * ffn.intermediate),
+            ffn.active * (width + ffn.intermediate),
+            ffn.active * (width + (parts - 1) * ffn.intermediate),
             moe=ffn,
         ),
     ]
     if ffn.shared_intermediate is not None:
-        width = ffn.shared_intermediate
-        operators.append(Operator("shared experts", "linear", shared, hidden + width, (parts - 1) * width + hidden))
+        operators.append(_linear("shared experts", shared))
     return tuple(operators)
 
 
@@ -131,13 +249,16 @@ def end_operators(entry: ModelEntry) -> tuple[Operator, ...]:
     tuple of Operator
     """
     head = layers.head_tensors(entry)
-    output = tuple(t for t in head if not t.name.startswith("output_norm"))
-    norm = tuple(t for t in head if t not in output)
+    output = tuple(t for t in head if t.name in ("output", "output.bias"))
+    norm = tuple(t for t in head if t.name.startswith("output_norm"))
+    others = tuple(t for t in head if t not in (*output, *norm))
     lookups = layers.embedding_tensors(entry)
     if entry.rope_factors is not None:
         lookups = (*lookups, vector(ROPE_FACTORS, entry.rope_factors))
+    beside = (_linear("beside the layers", others),) if others else ()
     return (
         Operator("embedding", "embedding", lookups, 0, entry.hidden),
+        *beside,
         Operator("final norm", "vector", norm, entry.hidden, entry.hidden),
         Operator("head", "head", output, entry.hidden, entry.vocabulary),
     )

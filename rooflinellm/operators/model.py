@@ -8,7 +8,8 @@ from functools import cache, cached_property
 from rooflinellm import _resources
 from rooflinellm.specs.common import Source, load
 from rooflinellm.specs.formats import Encodings
-from rooflinellm.specs.model import Block, ModelEntry
+from rooflinellm.specs.model import Attention, Block, LatentAttention, ModelEntry
+from rooflinellm.units import GIGA
 
 from .cache import CacheTypes
 from .graph import block_operators, end_operators
@@ -44,7 +45,7 @@ class ModelSpec:
         return hash(self.entry.id)  # an entry holds a dictionary, which has no hash
 
     def __repr__(self) -> str:
-        total, active = self.total_params / 1e9, self.active_params / 1e9
+        total, active = self.total_params / GIGA, self.active_params / GIGA
         return (
             f"ModelSpec({self.id!r}, {self.entry.layer_count} layers, {total:.3g} B parameters, {active:.3g} B active)"
         )
@@ -135,8 +136,7 @@ class ModelSpec:
     @cached_property
     def traits(self) -> ModelTraits:
         """What a weight format may ask about the model."""
-        first = self.layers[0].mixer
-        return traits_of(self.layer_tensors, gqa=first.heads // first.kv_heads, tied_embeddings=self.tied_embeddings)
+        return traits_of(self.layer_tensors, gqa=self._gqa, tied_embeddings=self.tied_embeddings)
 
     def kv_bytes_per_token(self, kv: str = "f16") -> int:
         """KV cache of one token, over all layers of a context that is still growing.
@@ -145,7 +145,8 @@ class ModelSpec:
 
             H_kv * (d_k * b_k + d_v * b_v)
 
-        A layer with a sliding window counts here too: its share is that of a context still within the window.
+        or of a latent, (r_kv + rope) * b_k, and of an indexer's keys. Recurrent layers, and layers that read another
+        layer's cache, add nothing. A layer with a sliding window counts here too: its share is that of a context still within the window.
 
         Parameters
         ----------
@@ -167,7 +168,23 @@ class ModelSpec:
         Shazeer (2019), "Fast Transformer Decoding: One Write-Head is All You Need", section 3.
         """
         types = CacheTypes.parse(kv, self.encodings or packaged_encodings())
-        return sum(count * types.token_bytes(block.mixer) for block, count in self._counted)
+        return sum(
+            count * types.token_bytes(operator.mixing.cache)
+            for block, count in self._counted
+            for operator in block_operators(block, self.hidden)
+            if operator.mixing is not None and operator.mixing.owned
+        )
+
+    @property
+    def _gqa(self) -> int:
+        """Query heads to a key/value head of the first attention layer; latent attention has a single key for all."""
+        for block in self.layers:
+            for mixer in block.mixers:
+                if isinstance(mixer, Attention):
+                    return mixer.heads // mixer.kv_heads
+                if isinstance(mixer, LatentAttention):
+                    return mixer.heads
+        return 1
 
     @cached_property
     def _counted(self) -> tuple[tuple[Block, int], ...]:

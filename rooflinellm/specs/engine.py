@@ -57,6 +57,8 @@ class KvRules(Spec):
     block_tokens: Count
     sliding: Literal["window_and_chunk", "full"]
     unified: bool = False
+    state_bytes: Count = 4
+    conv_state_bytes: Count = 4
     source: str
 
 

@@ -92,14 +92,12 @@ def _walk(folder: Traversable, depth: int) -> Iterator[Traversable]:
                 yield child
             elif depth and child.name != "formats" and child.is_dir():
                 yield from _walk(child, depth - 1)
-    except OSError:
+    except (OSError, ValueError):  # the latter from inside a zip file
         return
 
 
-def _files(shelf: Shelf[Any], root: Traversable, layer: int) -> Iterator[File]:
-    for part in shelf.folder:
-        root = root / part
-    for file in _walk(root, shelf.depth):
+def _files(folder: Traversable, depth: int, layer: int) -> Iterator[File]:
+    for file in _walk(folder, depth):
         stamp = None if layer == _PACKAGED else _stamp_or_none(file)
         yield File(file.name.rpartition(".")[0], file, stamp, layer)
 
@@ -222,7 +220,9 @@ class Index:
 
 @lru_cache(maxsize=64)
 def _packaged(shelf: Shelf[Any], root: Traversable) -> tuple[File, ...]:
-    return tuple(_files(shelf, root, _PACKAGED))
+    for part in shelf.folder:
+        root = root / part
+    return tuple(_files(root, shelf.depth, _PACKAGED))
 
 
 @lru_cache(maxsize=64)
@@ -232,9 +232,12 @@ def _cached_index(shelf: Shelf[Any], root: Traversable, user: tuple[File, ...]) 
 
 def index_of(shelf: Shelf[Any]) -> Index:
     """The names as they are now: the folders of the user are looked at each time, the packaged files once."""
-    folders = enumerate(_resources.user_directories())
-    user = tuple(file for layer, folder in folders for file in _files(shelf, folder / shelf.database, layer))
-    return _cached_index(shelf, cast(Hashable, _resources.database(shelf.database)), user)
+    user: list[File] = []
+    for layer, directory in enumerate(_resources.user_directories()):
+        folder = os.path.join(directory, shelf.database, *shelf.folder)
+        if os.path.isdir(folder):
+            user.extend(_files(Path(folder), shelf.depth, layer))
+    return _cached_index(shelf, cast(Hashable, _resources.database(shelf.database)), tuple(user))
 
 
 def unknown(shelves: Sequence[Shelf[Any]], text: str, next_step: str = "") -> UnknownName:

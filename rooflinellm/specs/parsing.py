@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rooflinellm import units
-from rooflinellm.errors import AmbiguousName, InvalidRequest, InvalidSpec, RooflineError
-from rooflinellm.specs.common import Quantity, validate
+from rooflinellm.errors import AmbiguousName, InvalidRequest, InvalidSpec, RooflineError, UnreadableFile
+from rooflinellm.specs.common import Quantity, Source, validate
 from rooflinellm.specs.hardware import HardwareSpec, HostMemory, SystemSpec
 
 Find = Callable[[str], HardwareSpec | None]
@@ -20,6 +20,8 @@ Find = Callable[[str], HardwareSpec | None]
 MAX_COUNT = 1024
 MAX_PARTS = 16
 MIN_CAPACITY, MAX_CAPACITY = units.MIB, 1024 * units.TIB
+MIN_RATE, MAX_RATE = units.MEGA, units.PETA * units.MEGA
+"""Rates that are believed. [byte/s or FLOP/s]"""
 CHANNEL_BYTES = 8
 """Width of a memory channel as boards count them, up to DDR5. [byte]"""
 MAX_WIDTH = 128 * CHANNEL_BYTES
@@ -166,7 +168,7 @@ def ad_hoc_device(text: str) -> HardwareSpec:
         raise InvalidRequest(message, next_step=f"Write it like {AD_HOC_EXAMPLE}.")
     try:
         memory = capacity(fields[0]) / units.GIB
-        bandwidth = units.parse_bandwidth(_plain(fields[1])) / units.GB
+        bandwidth = _rate(units.parse_bandwidth, fields[1]) / units.GB
         peaks = _peaks(fields[2:])
         figure = {"kind": "estimate", "source": AD_HOC}
         data: dict[str, Any] = {
@@ -213,13 +215,21 @@ def _peaks(fields: list[str]) -> dict[tuple[str, str], float]:
         if dot and accumulate not in allowed:
             keys = ", ".join(f"{precision}.{name}" for name in allowed)
             raise InvalidRequest(f"{shown(field)}: {precision} accumulates as {keys}")
-        rate = units.parse_compute_rate(_plain(rate_text))
+        rate = _rate(units.parse_compute_rate, rate_text)
         for name in (accumulate,) if dot else allowed:
             table = exact if dot else general
             if (precision, name) in table:
                 raise InvalidRequest(f"{shown(field)}: the peak of {precision}.{name} is given twice")
             table[precision, name] = rate
     return general | exact
+
+
+def _rate(parse: Callable[[str], float], text: str) -> float:
+    """A bandwidth or a compute rate that some machine could have, so that no time under- or overflows."""
+    rate = parse(_plain(text))
+    if not MIN_RATE <= rate <= MAX_RATE:
+        raise InvalidRequest(f"{shown(text)} is beyond every machine, of the past or to come")
+    return rate
 
 
 def _plain(text: str) -> str:
@@ -289,8 +299,8 @@ def _parts(
             candidate = "+".join(pieces[start:end]).strip()
             try:
                 part = _part(candidate, find) if candidate else None
-            except AmbiguousName:
-                raise
+            except (AmbiguousName, InvalidSpec):
+                raise  # the name is one, whatever is wrong with it
             except RooflineError:
                 if last_try:
                     raise
@@ -310,11 +320,15 @@ def _part(text: str, find: Find) -> HostMemory | tuple[int, HardwareSpec] | None
     memory = host_memory(text)
     if memory is not None:
         return memory
-    device = _device(text, find)
+    prefix = split_count(text)
+    try:
+        device = _device(text, find)  # first, since a name may look like a count, as `5800x3d` does
+    except UnreadableFile:
+        if prefix is None:
+            raise
+        device = None  # `2x my.yaml` is no path
     if device is not None:
         return 1, device
-    # Only now: a name may look like a count, as `5800x3d` does.
-    prefix = split_count(text)
     if prefix is None:
         return None
     if _MEMORY_START.match(prefix[1]):
@@ -331,7 +345,7 @@ def _device(text: str, find: Find) -> HardwareSpec | None:
         return None if split_count(text) else ad_hoc_device(text)
     name, at, amount = text.rpartition("@")
     device = find(name.strip()) if at else None
-    return None if device is None else device.with_capacity(capacity(amount))
+    return None if device is None else _with_capacity(device, capacity(amount))
 
 
 def _name_in(text: str) -> str:
@@ -382,8 +396,18 @@ def _assemble(text: str, devices: dict[str, tuple[int, HardwareSpec]], memory: H
 def _with_memory(device: HardwareSpec, number: int, memory: HostMemory) -> HardwareSpec:
     """A processor with the modules it was given, shared equally among the processors of the board."""
     if memory.capacity_bytes is not None:
-        device = device.with_capacity(memory.capacity_bytes // number)
+        device = _with_capacity(device, memory.capacity_bytes // number)
     rate = Quantity(value=memory.bandwidth_bytes_per_s / number / units.GB, kind="derived", source=AS_ASKED)
     modules = {"type": memory.name.partition("-")[0].upper(), "bandwidth_gb_s": rate}
     cleared = {"bus_bits": None, "data_rate_gt_s": None}
-    return device.model_copy(update={"memory": device.memory.model_copy(update=modules | cleared)})
+    return _citing(device.model_copy(update={"memory": device.memory.model_copy(update=modules | cleared)}))
+
+
+def _with_capacity(device: HardwareSpec, amount: int) -> HardwareSpec:
+    return _citing(device.with_capacity(amount))
+
+
+def _citing(device: HardwareSpec) -> HardwareSpec:
+    """The device with what was typed among its sources, as every value needs one that is listed."""
+    typed = Source(title="as typed in the system's description")
+    return device.model_copy(update={"sources": {**device.sources, AS_ASKED: typed}})

@@ -1,0 +1,191 @@
+"""The program around the commands: finds them, runs one, and turns whatever goes wrong into a line and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import pkgutil
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from rooflinellm import __version__
+from rooflinellm.cli import INTERRUPTED, commands
+from rooflinellm.cli.inputs import as_typed
+from rooflinellm.cli.terminal import say
+from rooflinellm.errors import RooflineError, RooflineWarning
+
+PROGRAM = "rooflinellm"
+USAGE, FILE, BUG, BROKEN_PIPE = 2, 3, 70, 141
+DEBUG_VARIABLE = "ROOFLINELLM_DEBUG"
+COMPLETE_VARIABLE = "_ROOFLINELLM_COMPLETE"
+
+ORDER = (
+    *("estimate", "compare", "fit", "recommend", "roofline", "sweep", "sensitivity", "check", "load", "report"),
+    *("validate", "calibrate", "probe", "hardware", "model", "format"),
+)
+"""The order in which help lists the commands; others come behind."""
+
+EPILOG = """\b
+Names:
+  MODEL     llama-3.1-8b, a Hugging Face id, or a file (config.json, GGUF, YAML)
+  HARDWARE  rtx-4090, m3-max-40c@64GiB, "2x rtx-3090 + ddr5-5600x2@64GiB",
+            a YAML file, or figures: 24GiB,1008GB/s,165TFLOP/s@fp16
+\b
+Exit codes:
+  0  ok
+  1  the answer is no (fit, check, recommend; validate --max-error)
+  2  what was typed: usage, unknown or ambiguous name, impossible number
+  3  what a file holds: unreadable, invalid, unsupported, missing spec
+  130  interrupted
+"""
+
+
+class Commands(click.Group):
+    """The commands that lie in `commands`, each imported when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of `ORDER`."""
+        found = [module.name for module in pkgutil.iter_modules(commands.__path__)]
+        return sorted(found, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = importlib.import_module(f"{commands.__name__}.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant, with suggestions where there is none."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            import difflib
+
+            names = self.list_commands(ctx)
+            near = difflib.get_close_matches(args[0], names, cutoff=0.5)
+            hint = f"Did you mean: {', '.join(near)}?" if near else f"There is {', '.join(names)}."
+            raise click.UsageError(f"no command is called '{args[0][:80]}'\n{hint}")
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from rooflinellm.api.lists import data_version
+
+        click.echo(f"{PROGRAM} {__version__}, data {data_version()}")
+        ctx.exit()
+
+
+@click.command(
+    cls=Commands,
+    invoke_without_command=True,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Version of the program and of its data."
+)
+@click.pass_context
+def program(ctx: click.Context) -> None:
+    """Predict how fast a language model runs on given hardware, and why."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; nothing but a bug under ``ROOFLINELLM_DEBUG=1`` raises."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if os.name == "nt" and argv is None:
+        arguments = click.utils._expand_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # whatever the locale, what cannot be written is written another way
+            stream.reconfigure(errors="backslashreplace")
+    if COMPLETE_VARIABLE in os.environ:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(program, {}, PROGRAM, COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE])
+    try:
+        with _warnings_said():
+            code = _invoke(arguments)
+            sys.stdout.flush()
+            return code
+    except OSError as error:
+        return _lost_output(error)
+
+
+def _invoke(arguments: list[str]) -> int:
+    try:
+        with program.make_context(PROGRAM, arguments) as context:
+            answer = program.invoke(context)
+            return answer if isinstance(answer, int) else 0
+    except click.exceptions.Exit as request:
+        return request.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except click.ClickException as error:
+        say("error", _usage(error))
+        return USAGE
+    except RooflineError as error:
+        say("error", as_typed(str(error)))
+        return error.exit_code
+    except (KeyboardInterrupt, OSError):
+        raise
+    except Exception as error:
+        if os.environ.get(DEBUG_VARIABLE):
+            raise
+        say("error", f"a bug in {PROGRAM}: {type(error).__name__}: {error}\nSet {DEBUG_VARIABLE}=1 to see where.")
+        return BUG
+
+
+def _usage(error: click.ClickException) -> str:
+    """What click says, in the style of our own errors: one line, and one with what to do."""
+    text = error.format_message()
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        name = error.param.opts[-1] if isinstance(error.param, click.Option) else error.param.human_readable_name
+        text = f"{name}: {error.message}"
+    if "\n" in text:
+        return text
+    if "unexpected extra argument" in text:
+        return f"{text}\nPut a name with spaces in quotes: '2x rtx-3090'."
+    where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else PROGRAM
+    return f"{text}\nSee {where} --help."
+
+
+def _lost_output(error: OSError) -> int:
+    """Standard output is gone: quietly where the reader has read enough, with a word where the disk is full."""
+    quiet = isinstance(error, BrokenPipeError) or error.errno in (errno.EPIPE, errno.EINVAL)
+    try:  # nothing may be flushed into it when the interpreter ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        pass
+    if quiet:
+        return BROKEN_PIPE
+    say("error", f"cannot write the output: {error.strerror or error}")
+    return FILE
+
+
+@contextmanager
+def _warnings_said() -> Iterator[None]:
+    """The library's warnings as one line each on standard error, each once."""
+    said: set[str] = set()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RooflineWarning)
+        elsewhere = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+            if not issubclass(category, RooflineWarning):
+                elsewhere(message, category, *rest, **named)
+            elif str(message) not in said:
+                said.add(str(message))
+                say("warning", as_typed(str(message)))
+
+        warnings.showwarning = show
+        yield

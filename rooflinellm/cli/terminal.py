@@ -1,0 +1,85 @@
+"""What the terminal can show: its width, colours, and characters beyond ASCII."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import IO
+
+import click
+
+DEFAULT_WIDTH = 100
+MIN_WIDTH = 20
+
+_ASCII = str.maketrans(
+    {
+        "·": "-", "–": "-", "—": "-", "−": "-", "→": "->", "≤": "<=", "≥": ">=", "×": "x", "µ": "u", "…": "...", "█": "#", "░": ".",
+        "─": "-", "≈": "~", "±": "+-", "’": "'", "‘": "'", "“": '"', "”": '"', "²": "^2", "η": "eta", "α": "alpha",
+    }
+)  # fmt: skip
+
+_STYLES: dict[str, dict[str, object]] = {
+    "title": {"bold": True},
+    "heading": {"dim": True},
+    "note": {"dim": True},
+    "yes": {"fg": "green", "bold": True},
+    "no": {"fg": "red", "bold": True},
+    "error": {"fg": "red", "bold": True},
+    "warning": {"fg": "yellow", "bold": True},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """What one stream can show.
+
+    Attributes
+    ----------
+    width : int
+        Columns.
+    colour : bool
+        Whether escape codes are wanted.
+    unicode : bool
+        Whether it takes more than ASCII.
+    """
+
+    width: int
+    colour: bool
+    unicode: bool
+
+    @classmethod
+    def of(cls, stream: IO[str]) -> Terminal:
+        """What a stream can show, by ``COLUMNS``, ``NO_COLOR``, ``FORCE_COLOR``, ``TERM`` and its encoding."""
+        width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+        encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("_", "-")
+        return cls(max(width, MIN_WIDTH), _wants_colour(stream), encoding.startswith(("utf-8", "utf8", "utf-16")))
+
+    def text(self, text: str) -> str:
+        """The text in characters that can be written."""
+        if self.unicode:
+            return text
+        return text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+
+    def dress(self, role: str, text: str) -> str:
+        """The text in the style of its role, where there are colours."""
+        if role == "answer":
+            role = "no" if text.startswith("does not") else "yes" if text.startswith("fits") else "title"
+        return click.style(text, **_STYLES[role]) if self.colour and text and role in _STYLES else text  # type: ignore[arg-type]
+
+
+def _wants_colour(stream: IO[str]) -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "") not in ("", "0"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def say(kind: str, text: str) -> None:
+    """Write ``kind: text`` on standard error, further lines below it."""
+    terminal = Terminal.of(sys.stderr)
+    first, *rest = terminal.text(text).splitlines() or [""]
+    lines = [f"{terminal.dress(kind, kind)}: {first}", *rest]
+    click.echo("\n".join(lines), err=True, color=terminal.colour)

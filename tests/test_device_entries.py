@@ -1,0 +1,268 @@
+"""Every device entry of the database: schema, naming, plausible physics, and figures of published datasheets."""
+
+import re
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from rooflinellm import units
+from rooflinellm.specs.common import cited_sources, load
+from rooflinellm.specs.hardware import HardwareSpec
+from rooflinellm.specs.index import key_of
+
+FOLDER = Path(__file__).resolve().parents[1] / "hardware_db" / "devices"
+FILES = sorted(FOLDER.rglob("*.yaml"))
+KEY_ORDER = [
+    "schema", "id", "name", "aliases", "vendor", "architecture", "kind", "release_date", "memory", "cache", "clock",
+    "peaks", "compute_units", "isa", "links", "power", "sources", "notes",
+]  # fmt: skip
+ARCHITECTURES = {
+    "nvidia": "kepler maxwell pascal volta turing ampere ada hopper blackwell blackwell-ultra rubin neoverse-v2",
+    "amd": "gcn4 gcn5 cdna1 cdna2 cdna3 cdna4 cdna5 rdna1 rdna2 rdna3 rdna3.5 rdna4 zen2 zen3 zen4 zen4c zen5 zen5c",
+    "intel": "xe-hpg xe2 xe3 xe-hpc gaudi2 gaudi3 coffee-lake alder-lake raptor-lake arrow-lake ice-lake "
+    "sapphire-rapids emerald-rapids granite-rapids",
+    "apple": "apple7 apple8 apple9 apple10",
+}
+SRAM_ONLY = "SRAM"
+"""Memory type of devices that keep the whole model on chip; their ridge points lie below those of the others."""
+
+
+@cache
+def device(name: str) -> HardwareSpec:
+    (file,) = FOLDER.glob(f"*/{name}.yaml")
+    return load(HardwareSpec, file)
+
+
+@pytest.fixture(params=FILES, ids=lambda file: file.stem)
+def entry(request: pytest.FixtureRequest) -> HardwareSpec:
+    return device(request.param.stem)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_file_is_where_its_name_says(file: Path) -> None:
+    entry = device(file.stem)
+    assert entry.id == file.stem
+    assert entry.vendor == file.parent.name
+    text = file.read_text(encoding="utf-8")
+    keys = re.findall(r"^(\w+):", text, flags=re.MULTILINE)
+    assert keys == [key for key in KEY_ORDER if key in keys]
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_the_architecture_has_its_uniform_name(entry: HardwareSpec) -> None:
+    assert entry.architecture == entry.architecture.lower()
+    if entry.vendor in ARCHITECTURES:
+        assert entry.architecture in ARCHITECTURES[entry.vendor].split()
+
+
+def test_every_listed_source_is_cited(entry: HardwareSpec) -> None:
+    assert set(entry.sources) == set(cited_sources(entry))
+
+
+def test_aliases_are_distinct_and_lower_case(entry: HardwareSpec) -> None:
+    names = [key_of(name) for name in (entry.id, *entry.aliases)]
+    assert len(set(names)) == len(names)
+    assert all(alias == alias.lower() and " " not in alias for alias in entry.aliases)
+    assert entry.aliases
+
+
+def test_no_alias_is_the_id_of_another_device() -> None:
+    ids = {key_of(file.stem): file.stem for file in FILES}
+    for file in FILES:
+        for alias in device(file.stem).aliases:
+            assert ids.get(key_of(alias), file.stem) == file.stem
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    {
+        "rtx-4090": {"nvidia-geforce-rtx-4090"},
+        "4090": {"nvidia-geforce-rtx-4090"},
+        "m3-max-40c": {"apple-m3-max-40c"},
+        "h100-sxm": {"nvidia-h100-sxm5-80gb"},
+        "strix-halo": {"amd-ryzen-ai-max-plus-395-8060s"},
+        "dgx-spark": {"nvidia-dgx-spark-gb10"},
+        "mi300x": {"amd-instinct-mi300x"},
+        "7950x": {"amd-ryzen-9-7950x"},
+        "a100-sxm-80gb": {"nvidia-a100-sxm4-80gb"},
+        "3080": {"nvidia-geforce-rtx-3080-10gb", "nvidia-geforce-rtx-3080-12gb"},
+        "5060 ti": {"nvidia-geforce-rtx-5060-ti-8gb", "nvidia-geforce-rtx-5060-ti-16gb"},
+        "4060 ti": {"nvidia-geforce-rtx-4060-ti-8gb", "nvidia-geforce-rtx-4060-ti-16gb"},
+        "h100": {"nvidia-h100-sxm5-80gb", "nvidia-h100-pcie-80gb", "nvidia-h100-nvl-94gb"},
+        "m3 max": {"apple-m3-max-30c", "apple-m3-max-40c"},
+        "a100": {f"nvidia-a100-{form}-{size}gb" for form in ("pcie", "sxm4") for size in (40, 80)},
+        "v100": {f"nvidia-v100-{form}-{size}gb" for form in ("pcie", "sxm2") for size in (16, 32)},
+        "7600": {"amd-radeon-rx-7600", "amd-ryzen-5-7600"},
+    }.items(),
+)
+def test_what_people_type_names_one_device_or_all_that_it_fits(name: str, expected: set[str]) -> None:
+    assert {f.stem for f in FILES if key_of(name) in map(key_of, device(f.stem).aliases)} == expected
+
+
+def test_bandwidth_is_bus_times_rate(entry: HardwareSpec) -> None:
+    memory = entry.memory
+    if memory.bus_bits and memory.data_rate_gt_s:
+        product = memory.bus_bits / 8 * memory.data_rate_gt_s
+        assert product == pytest.approx(memory.bandwidth_gb_s.value, rel=0.03)
+
+
+def test_usable_memory_is_most_of_the_memory(entry: HardwareSpec) -> None:
+    if entry.kind == "cpu":
+        assert entry.memory.unified and entry.memory.usable_gib is None
+    if entry.kind == "gpu" and entry.architecture not in ("rubin", "cdna5"):
+        assert entry.memory.usable_gib is not None
+        assert 0.9 < entry.memory.usable_gib.value / entry.memory.capacity_gib.value < 1
+    if entry.kind in ("soc", "apu"):
+        assert entry.memory.unified and 0.4 < entry.memory.usable_fraction.value < 1
+
+
+def test_ratios_of_the_peaks_are_plausible(entry: HardwareSpec) -> None:
+    peaks = entry.peaks
+    half = peaks.get("fp16.fp32") or peaks.get("bf16.fp32")
+    if half is not None and "int8.int32" in peaks:
+        assert peaks["int8.int32"] <= 4.1 * half
+    if half is not None and "tf32.fp32" in peaks:
+        assert peaks["tf32.fp32"] <= 1.01 * half
+    if "fp16.fp32" in peaks and "fp16.fp16" in peaks:
+        assert 0.99 <= peaks["fp16.fp16"] / peaks["fp16.fp32"] <= 2.02
+    for wide, narrow in pairwise(("fp64.fp64", "fp32.fp32", "fp16.fp32", "fp8.fp32", "fp4.fp32.block")):
+        if wide in peaks and narrow in peaks:
+            assert peaks[wide] <= 1.01 * peaks[narrow]
+    if "int4.int32" in peaks:
+        assert 0.99 <= peaks["int4.int32"] / peaks["int8.int32"] <= 2.02
+
+
+def test_general_arithmetic_is_no_matrix_arithmetic(entry: HardwareSpec) -> None:
+    if entry.kind != "accelerator":
+        assert {peak.unit for peak in entry.peak_list if peak.precision in ("fp32", "fp64")} <= {"vector"}
+    if any(peak.unit == "matrix" for peak in entry.peak_list) and entry.vendor in ("nvidia", "amd"):
+        assert {peak.unit for peak in entry.peak_list if peak.precision == "fp16"} == {"matrix"}
+
+
+def test_the_ridge_point_of_the_fastest_peak_is_plausible(entry: HardwareSpec) -> None:
+    ridge = max(entry.peaks.values()) / entry.memory_bandwidth_bytes_per_s
+    lowest = 0.5 if entry.memory.type == SRAM_ONLY else 2
+    highest = 4000 if entry.id == "nvidia-jetson-thor-t5000" else 3000  # its FP4 units meet LPDDR5X
+    assert lowest < ridge < highest
+
+
+def test_the_clock_headroom_is_plausible(entry: HardwareSpec) -> None:
+    limit = 2.5 if entry.kind == "cpu" else 1.9 if entry.id.endswith("-laptop") else 1.5
+    assert 1 <= entry.clock_headroom <= limit
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Published figures. Peaks in TFLOPS, memory bandwidth in GB/s.
+
+PUBLISHED = {
+    # NVIDIA Ada GPU Architecture whitepaper, appendix
+    "nvidia-geforce-rtx-4090": (
+        1008,
+        {
+            "fp16.fp32": 165.2,
+            "fp16.fp16": 330.3,
+            "fp8.fp32": 330.3,
+            "fp8.fp16": 660.6,
+            "int8.int32": 660.6,
+            "fp32.fp32": 82.6,
+        },
+    ),
+    # NVIDIA Ampere GA102 GPU Architecture whitepaper
+    "nvidia-geforce-rtx-3090": (936, {"fp16.fp32": 71, "fp16.fp16": 142, "tf32.fp32": 35.6, "int8.int32": 284}),
+    "nvidia-geforce-rtx-3080-10gb": (760, {"fp16.fp32": 59.5, "fp16.fp16": 119, "int8.int32": 238}),
+    # NVIDIA Turing GPU Architecture whitepaper, reference clocks
+    "nvidia-geforce-rtx-2080-ti": (616, {"fp16.fp32": 53.8, "fp16.fp16": 107.6, "int8.int32": 215.2}),
+    # NVIDIA RTX Blackwell GPU Architecture whitepaper
+    "nvidia-geforce-rtx-5090": (
+        1792,
+        {"fp16.fp32": 209.5, "fp16.fp16": 419, "fp8.fp32": 419, "fp4.fp32.block": 1676, "int8.int32": 838},
+    ),
+    # H100 datasheet: half of the printed figures, which count sparsity
+    "nvidia-h100-sxm5-80gb": (3350, {"fp16.fp32": 989.4, "fp8.fp32": 1979, "fp32.fp32": 67, "fp64.fp64": 34}),
+    "nvidia-h100-pcie-80gb": (2000, {"fp16.fp32": 756, "fp8.fp32": 1513, "fp32.fp32": 51}),
+    # H200 datasheet
+    "nvidia-h200-sxm-141gb": (4800, {"fp16.fp32": 989.4, "fp8.fp32": 1979}),
+    # DGX B200 datasheet: a sixteenth of the printed figures (eight GPUs, sparsity)
+    "nvidia-b200-sxm-180gb": (8000, {"fp16.fp32": 2250, "fp8.fp32": 4500, "fp4.fp32.block": 9000}),
+    # A100 datasheet
+    "nvidia-a100-sxm4-80gb": (2039, {"fp16.fp32": 312, "tf32.fp32": 156, "int8.int32": 624, "fp32.fp32": 19.5}),
+    "nvidia-a100-pcie-40gb": (1555, {"bf16.fp32": 312, "fp64.fp64": 9.7}),
+    # V100, T4, A10, A40, L4, L40S and P40 datasheets
+    "nvidia-v100-sxm2-16gb": (900, {"fp16.fp32": 125, "fp32.fp32": 15.7, "fp64.fp64": 7.8}),
+    "nvidia-t4": (320, {"fp16.fp32": 65, "int8.int32": 130, "int4.int32": 260}),
+    "nvidia-a10": (600, {"fp16.fp32": 125, "int8.int32": 250, "fp32.fp32": 31.2}),
+    "nvidia-a40": (696, {"fp16.fp32": 149.7, "int8.int32": 299.3}),
+    "nvidia-l4": (300, {"fp16.fp32": 121, "fp8.fp32": 242}),
+    "nvidia-l40s": (864, {"fp16.fp32": 362, "fp8.fp32": 733}),
+    "nvidia-tesla-p40": (346, {"int8.int32": 47, "fp32.fp32": 11.76}),
+    # AMD Instinct datasheets
+    "amd-instinct-mi300x": (5325, {"fp16.fp32": 1307.4, "fp8.fp32": 2614.9, "tf32.fp32": 653.7, "fp32.fp32": 163.4}),
+    "amd-instinct-mi325x": (6000, {"fp16.fp32": 1307.4, "fp8.fp32": 2614.9}),
+    "amd-instinct-mi355x": (8000, {"fp16.fp32": 2516.6, "fp8.fp32": 5033.2, "fp4.fp32.block": 10066}),
+    "amd-instinct-mi250x": (3277, {"fp16.fp32": 383, "int8.int32": 383, "fp32.fp32": 47.9}),
+    # AMD Radeon RX 7900 XTX product page: 123 TFLOPS of half precision
+    "amd-radeon-rx-7900-xtx": (960, {"fp16.fp32": 123, "fp32.fp32": 61.4}),
+    # lhl/strix-halo-testing
+    "amd-ryzen-ai-max-plus-395-8060s": (256, {"fp16.fp32": 59.4}),
+    # Apple: 512 bit of LPDDR5-6400, printed as 400 GB/s; and 128 FP32 lanes a core
+    "apple-m3-max-40c": (409.6, {"fp16.fp32": 14.1, "fp32.fp32": 14.1}),
+    "apple-m1-max-32c": (409.6, {"fp32.fp32": 10.6}),  # Apple prints 10.4 TFLOPS
+    # lhl/intel-inference: 233 INT8 TOPS in Intel ARK
+    "intel-arc-b580": (456, {"int8.int32": 233}),
+    # Intel Gaudi 3 at the clock that shipped, stas00/ml-engineering
+    "intel-gaudi3-hl325l": (3700, {"bf16.fp32": 1677, "fp8.fp32": 1677}),
+    # Cloud TPU documentation
+    "google-tpu-v6e": (1640, {"bf16.fp32": 918, "int8.int32": 1836}),
+    # AWS Neuron documentation
+    "aws-trainium2": (2900, {"bf16.fp32": 667, "fp8.fp32": 1299}),
+    # FluidX3D: 461 GB/s a socket; two 256-bit FMA pipes a core at 2.4 GHz
+    "amd-epyc-9654": (460.8, {"fp32.fp32": 7.37}),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_figures(name: str) -> None:
+    bandwidth, peaks = PUBLISHED[name]
+    entry = device(name)
+    assert entry.memory.bandwidth_gb_s.value == pytest.approx(bandwidth, rel=2e-3)
+    for key, tflops in peaks.items():
+        assert entry.peak(key) / units.TERA == pytest.approx(tflops, rel=1e-2 if tflops < 150 else 5e-3), key
+
+
+SPARSE = {  # what the datasheets print first, counting the zeros of 2:4 sparsity as work
+    "nvidia-h100-sxm5-80gb": {"fp16.fp32": 1979, "fp8.fp32": 3958, "tf32.fp32": 989},
+    "nvidia-h200-sxm-141gb": {"fp16.fp32": 1979, "fp8.fp32": 3958},
+    "nvidia-a100-sxm4-80gb": {"fp16.fp32": 624, "int8.int32": 1248},
+    "nvidia-l40s": {"fp16.fp32": 733, "fp8.fp32": 1466},
+    "nvidia-l4": {"fp16.fp32": 242, "fp8.fp32": 485},
+    "nvidia-rtx-a6000": {"fp16.fp32": 309.7},
+    "nvidia-rtx-6000-ada": {"fp8.fp32": 1457},
+    "nvidia-geforce-rtx-4090": {"fp16.fp32": 330.4, "int8.int32": 1321},
+    "nvidia-geforce-rtx-5090": {"fp4.fp32.block": 3352},
+    "nvidia-b200-sxm-180gb": {"fp4.fp32.block": 18000, "fp8.fp32": 9000},
+    "nvidia-dgx-spark-gb10": {"fp4.fp32.block": 1000},
+    "nvidia-jetson-thor-t5000": {"fp4.fp32.block": 2070},
+    "amd-instinct-mi300x": {"fp16.fp32": 2614.9, "fp8.fp32": 5229.8},
+    "amd-instinct-mi355x": {"fp8.fp32": 10066},
+    "aws-trainium2": {"fp8.fp32": 2563},
+}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_no_peak_counts_sparsity(name: str) -> None:
+    for key, tflops in SPARSE[name].items():
+        assert device(name).peak(key) < 0.6 * tflops * units.TERA, key
+
+
+def test_disputed_values_keep_the_alternative() -> None:
+    def others(name: str) -> list[float]:
+        return [alternative.value for alternative in device(name).memory.bandwidth_gb_s.alternatives]
+
+    assert others("nvidia-b200-sxm-180gb") == [7700]
+    assert others("nvidia-rtx-pro-6000-blackwell-server") == [1597]
+    assert others("nvidia-dgx-spark-gb10") == [301]
+    assert others("intel-arc-a770-16gb") == [512]
+    notes = {peak.key: peak.note for peak in device("nvidia-dgx-spark-gb10").peak_list}
+    assert "62.5" in notes["bf16.fp32"]
