@@ -23,6 +23,7 @@ _PUBLIC = {
     "list_hardware": "rooflinellm.api.lists",
     "list_models": "rooflinellm.api.lists",
     "fit": "rooflinellm.api.fit",
+    "validate": "rooflinellm.api.validate",
     "AmbiguousName": "rooflinellm.errors",
     "DoesNotFit": "rooflinellm.errors",
     "InvalidRequest": "rooflinellm.errors",

@@ -15,9 +15,16 @@ from pathlib import Path
 from typing import get_args
 
 from rooflinellm import _resources
-from rooflinellm.errors import AmbiguousName, InvalidRequest, InvalidSpec, UnknownName, UnsupportedModel
+from rooflinellm.errors import (
+    AmbiguousName,
+    InvalidRequest,
+    InvalidSpec,
+    RooflineError,
+    UnknownName,
+    UnsupportedModel,
+)
 from rooflinellm.specs import parsing
-from rooflinellm.specs.engine import EngineSpec, ProfileSpec
+from rooflinellm.specs.engine import EngineSpec, ProfileSpec, merge_variant
 from rooflinellm.specs.formats import Encodings, FormatSpec
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.index import (
@@ -55,7 +62,7 @@ _MODELS = Shelf(
     1,
     hint="`rooflinellm model list` shows all; the path of a Hugging Face config.json or of a GGUF file will do too.",
 )
-_ENGINES = Shelf("engine", EngineSpec, "hardware_db", ("engines",))
+_ENGINES = Shelf("engine", EngineSpec, "hardware_db", ("engines",), merge=merge_variant)
 _PROFILES = Shelf("efficiency profile", ProfileSpec, "hardware_db", ("engines", "profiles"))
 _FORMATS = {
     family: Shelf(
@@ -213,8 +220,21 @@ def weight_format(name: str | FormatSpec, engine_families: Iterable[str] | None 
     others = [family for family in FORMAT_FAMILIES if family not in families and _in_family(family, text)]
     if others:
         read = " or ".join(families)
-        raise InvalidRequest(f"{shown(text)} is a format of family {others[0]}; the engine reads {read}")
+        able = [entry.id for entry in list_engines() if others[0] in _families_of(entry.id)]
+        raise InvalidRequest(
+            f"{shown(text)} is a format of family {others[0]}; the engine reads {read}",
+            where="weights",
+            next_step=f"Engines that read it: {', '.join(able)}." if able else None,
+        )
     raise unknown([_FORMATS[family] for family in families], text)
+
+
+def _families_of(engine_id: str) -> tuple[str, ...]:
+    """The families of formats that an engine reads; a broken file troubles only those who ask for it."""
+    try:
+        return engine(engine_id)[0].format_families
+    except RooflineError:
+        return ()
 
 
 def gguf_type(name: str) -> bool:

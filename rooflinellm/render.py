@@ -62,12 +62,15 @@ class Table:
     notes: Sequence[str] = field(default_factory=tuple)
     answer: str = ""
     """What answers the title; stands to its right."""
+    commands: Sequence[str] = field(default_factory=tuple)
+    """What to type, below everything and never wrapped."""
 
     def map(self, change: Callable[[str], str]) -> Table:
         """The same table with every text changed, as for a terminal that lacks some characters."""
         columns = [replace(each, heading=change(each.heading), group=change(each.group)) for each in self.columns]
         rows = [[change(cell) for cell in row] for row in self.rows]
-        return Table(columns, rows, change(self.title), [change(note) for note in self.notes], change(self.answer))
+        notes, commands = [change(note) for note in self.notes], [change(line) for line in self.commands]
+        return Table(columns, rows, change(self.title), notes, change(self.answer), commands)
 
     def to_text(self, width: int | None = None, style: Style | None = None, rule: str = "─") -> str:
         """For a terminal; cells are never cut or wrapped.
@@ -94,15 +97,15 @@ class Table:
                 lines.append(dress("heading", plain._line(headings, shown, sizes)))
         lines += [plain._line(row, shown, sizes) for row in plain.rows]
         lines += [dress("note", line) for note in plain.notes for line in wrapped(note, width)]
+        lines += [_GAP + line for line in plain.commands]
         return "\n".join(lines)
 
     def _title_lines(self, width: int | None, dress: Style) -> list[str]:
         """Title and answer: on one line with the answer to the right, or on two where they are too long for it."""
         title, answer = self.title, self.answer
-        if not answer or not title:
-            return [dress("title", title or answer)] if title or answer else []
-        if width is not None and len(title) + len(answer) + 2 * len(_GAP) > width:
-            return [dress("title", title), dress("answer", answer)]
+        if not answer or not title or (width is not None and len(title) + len(answer) + 2 * len(_GAP) > width):
+            parts = (("title", title), ("answer", answer))
+            return [dress(role, line) for role, text in parts if text for line in wrapped(text, width)]
         gap = 2 * len(_GAP) if width is None else width - len(title) - len(answer)
         return [dress("title", title) + " " * gap + dress("answer", answer)]
 
@@ -150,12 +153,15 @@ class Table:
         """A Markdown table, with pipes in cells escaped."""
         rule = ["---" if column.align == "left" else "--:" for column in self.columns]
         heading = [column.full_heading for column in self.columns]
-        title = ": ".join(filter(None, (self.title, self.answer)))
+        title = " · ".join(filter(None, (self.title, self.answer)))
         lines = [f"**{_markdown(title)}**", ""] if title else []
-        lines += [f"| {' | '.join(map(_markdown, heading))} |", f"| {' | '.join(rule)} |"]
+        if heading:
+            lines += [f"| {' | '.join(map(_markdown, heading))} |", f"| {' | '.join(rule)} |"]
         lines += [f"| {' | '.join(map(_markdown, row))} |" for row in self.rows]
         if self.notes:
             lines += ["", *(f"{_markdown(note)}  " for note in self.notes)]
+        if self.commands:
+            lines += ["", "```", *map(printable, self.commands), "```"]
         return "\n".join(lines)
 
     def to_html(self) -> str:
@@ -176,9 +182,10 @@ class Table:
             )
             heading = f"<tr>{over}</tr>{heading}"
         body = "".join(f"<tr>{cells('td', row)}</tr>" for row in self.rows)
-        title = ": ".join(filter(None, (self.title, self.answer)))
+        title = " · ".join(filter(None, (self.title, self.answer)))
         caption = f'<caption style="text-align:left">{html.escape(title)}</caption>' if title else ""
         notes = "".join(f"<div><small>{html.escape(note)}</small></div>" for note in self.notes)
+        notes += "".join(f"<div><code>{html.escape(line)}</code></div>" for line in self.commands)
         return f"<div><table>{caption}<thead>{heading}</thead><tbody>{body}</tbody></table>{notes}</div>"
 
     def to_csv(self) -> str:
@@ -266,16 +273,21 @@ def bound_text(phase: Phase) -> str:
     return BOUND_WORDS[str(phase.bound)]
 
 
-def bound_share(phase: Phase) -> Any:
-    """Share of a phase's expected time in operators with the same limit as the phase. [-]"""
-    return sum(item.share_of_expected * (item.bound == phase.bound) for item in phase.operators)
+LIMIT_NOTE = "limit: what most of the expected time is spent on, and its share"
+
+
+def limit_shares(phase: Phase) -> dict[str, Any]:
+    """Shares of a phase's expected time in operators bound by ``memory``, ``compute``, ``link`` or ``overhead``. [-]"""
+    return {
+        word: sum(item.share_of_expected * (item.bound == word) for item in phase.operators) for word in BOUND_WORDS
+    }
 
 
 def basis_text(basis: str) -> str:
     """Where the expectation comes from, in words."""
     return {
-        "nominal": "nominal: typical efficiencies, not fitted to measurements",
-        "calibrated": "calibrated: efficiencies fitted to measurements",
+        "nominal": "nominal (typical efficiencies, not fitted to measurements)",
+        "calibrated": "calibrated (efficiencies fitted to measurements)",
         "measured": "measured",
     }.get(basis, basis)
 
@@ -355,7 +367,9 @@ class _Case:
 
     def limit(self, phase: Phase) -> str:
         """What limits the phase here, and the share of its time."""
-        return f"{self.at(phase.bound)} {self.at(bound_share(phase)):.0%}".replace("%", " %")
+        shares = {word: self.at(share) for word, share in limit_shares(phase).items()}
+        word = max(shares, key=shares.__getitem__)
+        return f"{word} {100 * shares[word]:.0f} %"
 
 
 def _cases(estimate: Estimate) -> tuple[list[_Case], int]:
@@ -401,11 +415,12 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
     columns = [Column("prompt"), *(Column(_AXES[name]) for name in axes)]
     with_prompt = any(values("prompt_tokens"))
     if with_prompt:
+        name = "prefill" if batches == {1} else "prefill, each"
         columns += [
-            Column("tok/s", group="prefill"),
-            Column("range", "left", group="prefill", drop=1),
-            Column("time", group="prefill", drop=3),
-            Column("limit", "left", group="prefill", drop=4),
+            Column("tok/s", group=name),
+            Column("range", "left", group=name, drop=1),
+            Column("time", group=name, drop=3),
+            Column("limit", "left", group=name, drop=4),
         ]
     each = "decode, one request" if batches == {1} else "decode, each request"
     columns += [
@@ -415,8 +430,8 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
         Column("ideal", group=each),
     ]
     if batches != {1}:
-        columns.append(Column("all" if len(batches) > 1 else f"all {batches.pop():,.0f}", group=each, drop=2))
-    columns.append(Column("limit", "left", group=each))
+        columns.append(Column("all" if len(batches) > 1 else f"all {batches.pop():,.0f}", group=each))
+    columns.append(Column("limit", "left", group=each, drop=2))
     batched = any(column.heading.startswith("all") for column in columns)
     rows = [_row(case, axes, with_prompt=with_prompt, batched=batched) for case in cases]
     answer = fits_text(largest.memory, largest.workload["context_limit"])
@@ -425,9 +440,6 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
         notes.append(f"{len(cases)} of {len(cases) + hidden:,} cases")
     notes += [f"warning: {text}" for text in dict.fromkeys(text for item in estimates for text in item.warnings)]
     return Table(columns, rows, what_text(first), notes, answer)
-
-
-LIMIT_NOTE = "limit: what bounds the phase, and the share of its expected time in operators that it bounds too"
 
 
 def _last(value: Any) -> Any:
@@ -451,34 +463,36 @@ def _row(case: _Case, axes: Sequence[str], *, with_prompt: bool, batched: bool) 
     return [*cells, case.limit(decode)]
 
 
-def growth_table(decode: Estimate, prefill: Estimate | None = None) -> Table:
+def growth_table(decode: Sequence[Estimate], prefill: Sequence[Estimate] = ()) -> Table:
     """How speed and memory change as the context fills: a column for each amount of context.
 
     Parameters
     ----------
-    decode : Estimate
-        Without a prompt, with an array of context tokens.
-    prefill : Estimate, optional
-        With a prompt on top of the same context tokens.
+    decode : sequence of Estimate
+        Without a prompt, over amounts of context (an array in one of them, or one each).
+    prefill : sequence of Estimate
+        With a prompt on top of the same contexts.
     """
-    cases, _ = _cases(decode)
+    cases = [case for estimate in decode for case in _cases(estimate)[0]]
     columns = [Column("as the context fills", "left")]
     for index, case in enumerate(cases):
-        columns.append(Column(tokens_text(case.at(decode.workload["context_tokens"])), drop=1 if index % 2 else 0))
-    rate = [case.prediction(decode.decode.tokens_per_s) for case in cases]
+        tokens = case.at(case.estimate.workload["context_tokens"])
+        columns.append(Column(tokens_text(tokens), drop=1 if index % 2 else 0))
+    rates = [case.prediction(case.estimate.decode.tokens_per_s) for case in cases]
     rows = [
-        ["decode tok/s", *(significant(each.expected) for each in rate)],
-        ["  ideal", *(f"≤ {significant(each.ideal)}" for each in rate)],
+        ["decode tok/s", *(significant(rate.expected) for rate in rates)],
+        ["  ideal", *(f"≤ {significant(rate.ideal)}" for rate in rates)],
     ]
-    if prefill is not None:
-        speeds = [significant(case.at(prefill.prefill.tokens_per_s.expected)) for case in cases]
-        more = count_text(prefill.workload["prompt_tokens"])
-        rows.append([f"prefill of {more} more", *speeds])
-    rows.append(["KV cache, GiB", *(gib_text(case.at(decode.memory.kv_allocated_bytes)) for case in cases)])
-    totals = [case.at(decode.memory.total_bytes) for case in cases]
-    fits = [case.at(decode.memory.fits) for case in cases]
-    rows.append(["total memory, GiB", *(gib_text(total) for total in totals)])
-    if decode.memory.usable_bytes is not None and not all(fits):
+    more = [case for estimate in prefill for case in _cases(estimate)[0]]
+    if more:
+        name = f"prefill of {count_text(more[0].at(more[0].estimate.workload['prompt_tokens']))} more"
+        rows.append([name, *(significant(case.at(case.estimate.prefill.tokens_per_s.expected)) for case in more)])
+    memory = [case.estimate.memory for case in cases]
+    fits = [case.at(plan.fits) for case, plan in zip(cases, memory, strict=True)]
+    for name, key in (("KV cache, GiB", "kv_occupied_bytes"), ("total memory, GiB", "total_bytes")):
+        sizes = [case.at(getattr(plan, key)) for case, plan in zip(cases, memory, strict=True)]
+        rows.append([name, *map(gib_text, sizes)])
+    if False in fits:
         rows.append(["  fits", *("yes" if each else "no" for each in fits)])
     return Table(columns, rows)
 
@@ -505,19 +519,19 @@ def operator_table(phase: Phase) -> Table:
         Column("computes in", "left", drop=2), Column("time"), Column("share"), Column("of ideal"),
         Column("limited by", "left"),
     ]  # fmt: skip
-    title = (
-        f"{phase.name}: {spread(phase.time_s.expected, format_seconds)}, "
+    answer = (
+        f"{spread(phase.time_s.expected, format_seconds)}, "
         f"intensity {spread(phase.arithmetic_intensity, significant)} FLOP/byte, "
         f"ridge point {spread(phase.ridge_point, significant)} FLOP/byte"
     )
-    return Table(columns, rows, title)
+    return Table(columns, rows, phase.name, answer=answer)
 
 
 BAR_CELLS = 40
 
 
 def memory_table(memory: MemoryPlan) -> Table:
-    """What takes the memory, by part, each with a bar: the usable memory (or the total, if that is more) is the whole."""
+    """What takes the memory, by part, each with a bar; the whole is the usable memory, or the total if that is more."""
     parts = [
         ("weights", memory.resident_weight_bytes),
         ("KV cache", memory.kv_allocated_bytes),

@@ -20,9 +20,10 @@ _DECIMAL = {"": 1.0, "K": KB, "M": MB, "G": GB, "T": TB, "P": PETA}
 _BINARY = {"KI": float(KIB), "MI": float(MIB), "GI": float(GIB), "TI": float(TIB)}
 _PREFIX = _DECIMAL | _BINARY
 _NUMBER = r"(?P<number>\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?|\.\d+)"
-_BYTES = re.compile(_NUMBER + r"\s*(?P<prefix>[kmgtp]i?|)(?P<unit>b)", re.IGNORECASE | re.ASCII)
-_BANDWIDTH = re.compile(_NUMBER + r"\s*(?P<prefix>[kmgtp]i?|)(?P<unit>b)\s*(?:/|p)\s*s(?:ec)?", re.IGNORECASE | re.ASCII)
-_RATE = re.compile(_NUMBER + r"\s*(?P<prefix>[kmgtp]|)(?:flops|flop/s|ops|op/s)", re.IGNORECASE | re.ASCII)
+_FLAGS = re.IGNORECASE | re.ASCII
+_BYTES = re.compile(_NUMBER + r"\s*(?P<prefix>[kmgtp]i?|)(?P<unit>b)", _FLAGS)
+_BANDWIDTH = re.compile(_NUMBER + r"\s*(?P<prefix>[kmgtp]i?|)(?P<unit>b)\s*(?:/|p)\s*s(?:ec)?", _FLAGS)
+_RATE = re.compile(_NUMBER + r"\s*(?P<prefix>[kmgtp]|)(?:flops|flop/s|ops|op/s)", _FLAGS)
 
 
 def _parse(pattern: re.Pattern[str], text: str, what: str, example: str) -> float:

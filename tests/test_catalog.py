@@ -836,6 +836,7 @@ backends:
   cuda: &backend
     rules: [{weights: ["*"], use: [fp16.fp32]}]
     attention: [{use: [fp16.fp32]}]
+    source: s
   vulkan: *backend
 prefill_chunk: 512
 batch_tokens: 2048

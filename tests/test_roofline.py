@@ -53,7 +53,7 @@ def test_attainable_takes_arrays() -> None:
     assert_allclose(found, [[5.0, 10.0], [5.0, 30.0]], rtol=0)
 
 
-# ------------------------------------------------------------------------------------------------- time in three forms
+# -------------------------------------------------------------------------------------------------- time in three forms
 
 
 def test_time_of_one_operator() -> None:
@@ -132,7 +132,7 @@ def test_an_unknown_overlap_is_refused() -> None:
         roofline.time_s(1.0, 1.0, 1.0, 1.0, overlap="some")  # type: ignore[arg-type]
 
 
-# --------------------------------------------------------------------------------------------------------------- bound
+# ---------------------------------------------------------------------------------------------------------------- bound
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_bound_agrees_with_the_ridge_point(flops: float, read: float, peak: floa
         assert named == "memory"
 
 
-# ---------------------------------------------------------------------------------------------- sum over growing steps
+# ----------------------------------------------------------------------------------------------- sum over growing steps
 
 
 def loop(count: int, a: float, a_step: float, b: float, b_step: float) -> float:

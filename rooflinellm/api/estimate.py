@@ -71,7 +71,8 @@ def estimate(
     hardware : str, path or spec
         As in `rooflinellm.system`.
     weights : str, optional
-        Weight format; None is the engine's default, or the model's native one. Both None: llama.cpp with Q4_K_M.
+        Weight format; None is the file's own when the model comes from one, else the engine's default, or the model's
+        native one. Both None: llama.cpp with Q4_K_M.
     kv : str, optional
         Type of the cache, or ``K/V``; None is the engine's default.
     engine : str, optional
@@ -208,14 +209,19 @@ def _only_default(**given: tuple[Any, Any]) -> None:
 
 def choose(
     model: ModelSpec, weights: str | FormatSpec | None, engine: str | None
-) -> tuple[FormatSpec, EngineSpec, str | None]:
+) -> tuple[FormatSpec, EngineSpec, str | None, str | None]:
     """Settle format and engine, each from the other where one is missing.
+
+    A model that comes from a file is in the file's own format, unless another one is asked for.
 
     Returns
     -------
     tuple
-        Format, engine, and the backend that was asked for (None: the device's).
+        Format, engine, and the backend and the build's date that were asked for (None: the device's, a current one).
     """
+    file = model.entry.file
+    if file is not None and (weights is None or weights == file.fmt.id):
+        weights = file.fmt
     if engine is None:
         if isinstance(weights, FormatSpec):
             engine = _ENGINE_OF_FAMILY.get(weights.family, "vllm")
@@ -223,11 +229,12 @@ def choose(
             engine = "llama.cpp"
         else:
             engine = _ENGINE_OF_FAMILY.get(catalog.weight_format(weights, None).family, "vllm")
-    spec, backend, _build = catalog.engine(engine)
+    spec, backend, build_date = catalog.engine(engine)
     if isinstance(weights, FormatSpec):
-        return weights, spec, backend
+        return weights, spec, backend, build_date
     name = weights or spec.default_format or model.native_format
-    return catalog.weight_format(name, spec.format_families), spec, backend
+    fmt = catalog.weight_format(name, spec.format_families)
+    return (file.fmt if file is not None and fmt.id == file.format else fmt), spec, backend, build_date
 
 
 _ENGINE_OF_FAMILY = {"gguf": "llama.cpp", "mlx": "mlx", "hf": "vllm"}
@@ -244,17 +251,18 @@ def _plan(
 ) -> Plan:
     """Compile, or take the plan that was compiled before from the same entries."""
     model, system = lookup.model(model), lookup.system(hardware)
-    fmt, engine_spec, backend = choose(model, weights, engine)
+    fmt, engine_spec, backend, build_date = choose(model, weights, engine)
     if overrides:
         wanted, shape = variants(overrides)
         entries = [override(model, system, values) for values in wanted]
-        plans = [build(*entry, fmt, engine_spec, backend, kv, chunk) for entry in entries]
+        plans = [build(*entry, fmt, engine_spec, backend, kv, chunk, build_date) for entry in entries]
         return plans[0] if shape is None else stacked(plans, shape)
-    key = (id(model), id(system.device), system.count, id(system.host), id(fmt), id(engine_spec), backend, kv, chunk)
+    entries_key = (id(model), id(system.device), system.count, id(system.host), id(fmt), id(engine_spec))
+    key = (*entries_key, backend, build_date, kv, chunk)
     kept = _plans.get(key)
     if kept is not None and kept.system.device is system.device:
         return kept
-    plan = build(model, system, fmt, engine_spec, backend, kv, chunk)
+    plan = build(model, system, fmt, engine_spec, backend, kv, chunk, build_date)
     _plans[key] = plan
     if len(_plans) > PLANS_KEPT:
         _plans.popitem(last=False)
@@ -272,6 +280,7 @@ def build(
     backend: str | None,
     kv: str | None,
     chunk: int | None,
+    build_date: str | None = None,
 ) -> Plan:
     """Compile a plan from settled entries; errors as in `estimate`."""
     if system.count > 1 and engine.several_devices != "layer_split":
@@ -290,6 +299,7 @@ def build(
         catalog.encodings(),
         kv=kv or engine.kv.default,
         prefill_chunk=chunk,
+        build=build_date,
     )
 
 

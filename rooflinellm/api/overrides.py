@@ -80,7 +80,8 @@ def override(
             device = _replaced(HardwareSpec, system.device, rest, value, where)
             system = system.model_copy(update={"device": device})
         else:
-            model = ModelSpec(_replaced(ModelEntry, model.entry, rest, value, where))
+            entry = _replaced(ModelEntry, model.entry, rest, value, where)
+            model = ModelSpec(entry.model_copy(update={"file": model.entry.file}))
     return model, system
 
 

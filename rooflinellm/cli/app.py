@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import os
 import pkgutil
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
 
 from rooflinellm import __version__
 from rooflinellm.cli import INTERRUPTED, commands
-from rooflinellm.cli.inputs import as_typed
+from rooflinellm.cli.inputs import EXIT_CODES, Group, as_typed
 from rooflinellm.cli.terminal import say
 from rooflinellm.errors import RooflineError, RooflineWarning
 
@@ -31,22 +32,16 @@ ORDER = (
 )
 """The order in which help lists the commands; others come behind."""
 
-EPILOG = """\b
+EPILOG = f"""\b
 Names:
   MODEL     llama-3.1-8b, a Hugging Face id, or a file (config.json, GGUF, YAML)
   HARDWARE  rtx-4090, m3-max-40c@64GiB, "2x rtx-3090 + ddr5-5600x2@64GiB",
             a YAML file, or figures: 24GiB,1008GB/s,165TFLOP/s@fp16
-\b
-Exit codes:
-  0  ok
-  1  the answer is no (fit, check, recommend; validate --max-error)
-  2  what was typed: usage, unknown or ambiguous name, impossible number
-  3  what a file holds: unreadable, invalid, unsupported, missing spec
-  130  interrupted
-"""
+
+{EXIT_CODES}"""
 
 
-class Commands(click.Group):
+class Commands(Group):
     """The commands that lie in `commands`, each imported when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -62,19 +57,6 @@ class Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant, with suggestions where there is none."""
-        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            import difflib
-
-            names = self.list_commands(ctx)
-            near = difflib.get_close_matches(args[0], names, cutoff=0.5)
-            hint = f"Did you mean: {', '.join(near)}?" if near else f"There is {', '.join(names)}."
-            raise click.UsageError(f"no command is called '{args[0][:80]}'\n{hint}")
-        return super().resolve_command(ctx, args)
-
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
@@ -84,27 +66,29 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, asked: bool)
         ctx.exit()
 
 
-@click.command(
-    cls=Commands,
-    invoke_without_command=True,
+program = Commands(
+    PROGRAM,
+    help="Predict how fast a language model runs on given hardware, and why.",
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_version,
+            help="Show the version of the program and of its data.",
+        )
+    ],
 )
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Version of the program and of its data."
-)
-@click.pass_context
-def program(ctx: click.Context) -> None:
-    """Predict how fast a language model runs on given hardware, and why."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; nothing but a bug under ``ROOFLINELLM_DEBUG=1`` raises."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if os.name == "nt" and argv is None:
-        arguments = click.utils._expand_args(arguments)
+    collecting = gc.isenabled()
+    gc.disable()  # a command is short, and its imports make much that stays
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # whatever the locale, what cannot be written is written another way
             stream.reconfigure(errors="backslashreplace")
@@ -119,6 +103,9 @@ def run(argv: Sequence[str] | None = None) -> int:
             return code
     except OSError as error:
         return _lost_output(error)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -134,8 +121,9 @@ def _invoke(arguments: list[str]) -> int:
         say("error", _usage(error))
         return USAGE
     except RooflineError as error:
-        say("error", as_typed(str(error)))
-        return error.exit_code
+        text = as_typed(str(error))
+        say("error", text)
+        return USAGE if text.startswith("--set ") else error.exit_code  # a value that was typed is in no file
     except (KeyboardInterrupt, OSError):
         raise
     except Exception as error:
@@ -150,7 +138,7 @@ def _usage(error: click.ClickException) -> str:
     text = error.format_message()
     if isinstance(error, click.BadParameter) and error.param is not None:
         name = error.param.opts[-1] if isinstance(error.param, click.Option) else error.param.human_readable_name
-        text = f"{name}: {error.message}"
+        text = f"{name}: {error.message or 'missing'}"
     if "\n" in text:
         return text
     if "unexpected extra argument" in text:
@@ -161,11 +149,12 @@ def _usage(error: click.ClickException) -> str:
 
 def _lost_output(error: OSError) -> int:
     """Standard output is gone: quietly where the reader has read enough, with a word where the disk is full."""
+    if error.filename is not None:  # a file, not the output
+        say("error", f"{error.filename}: {error.strerror or error}")
+        return FILE
     quiet = isinstance(error, BrokenPipeError) or error.errno in (errno.EPIPE, errno.EINVAL)
-    try:  # nothing may be flushed into it when the interpreter ends
+    with suppress(OSError, ValueError, AttributeError):  # nothing may be flushed into it when the interpreter ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):
-        pass
     if quiet:
         return BROKEN_PIPE
     say("error", f"cannot write the output: {error.strerror or error}")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from rooflinellm.units import KIB, MIB
+
+if TYPE_CHECKING:
+    _Type = click.ParamType[Any]  # older releases have no generic one
+else:
+    _Type = click.ParamType
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -17,7 +22,7 @@ _COUNT = re.compile(r"(?P<sign>[-+]?)(?P<number>[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?)
 _SUFFIXES = {"": 1, "k": KIB, "m": MIB}
 
 
-class Count(click.ParamType):
+class Count(_Type):
     """A whole number, as ``8192``, ``8_192`` or ``8k`` (k = 1024, m = 1024²)."""
 
     name = "count"
@@ -50,7 +55,7 @@ class Counts(Count):
         return tuple(dict.fromkeys(read(part, param, ctx) for part in value.split(",")))
 
 
-class Replacement(click.ParamType):
+class Replacement(_Type):
     """``path=value`` with a YAML scalar as the value."""
 
     name = "path=value"
@@ -61,18 +66,22 @@ class Replacement(click.ParamType):
             return value
         path, equals, text = value.partition("=")
         if not equals or not path.strip() or not text.strip():
-            self.fail(
-                f"'{value[:80]}' is no path=value; write it like hardware.memory.bandwidth_gb_s=1100", param, ctx
-            )
+            self.fail(f"'{value[:80]}' is no path=value; write it like hardware.memory.bandwidth_gb_s=1100", param, ctx)
+        if path.strip().partition(".")[0] not in ROOTS or "." not in path:
+            self.fail(f"'{path[:80]}' is no path of a value; it starts with hardware. or model.", param, ctx)
         from rooflinellm import _yaml
+        from rooflinellm.errors import InvalidSpec
 
-        number = _yaml.parse(text, where=f"--set {path}")
+        try:
+            number = _yaml.parse(text)
+        except InvalidSpec:
+            number = None
         if isinstance(number, dict | list) or number is None:
             self.fail(f"'{text[:80]}' is no single value", param, ctx)
         return path.strip(), number
 
 
-class Acceptance(click.ParamType):
+class Acceptance(_Type):
     """``0.8`` per token, ``0.8,0.6,0.4`` cumulative by position, ``length=2.8`` or ``accepted_over_drafted=0.6``."""
 
     name = "acceptance"
@@ -96,31 +105,43 @@ class Shared(NamedTuple):
 
     flags: tuple[str, ...]
     type: Any
+    metavar: str
     help: str
 
+
+EXIT_CODES = """\b
+Exit codes:
+  0  ok
+  1  the answer is no (fit, check, recommend; validate --max-error)
+  2  what was typed: usage, unknown or ambiguous name, impossible number
+  3  what a file holds: unreadable, invalid, unsupported, missing spec
+  130  interrupted
+"""
+
+ROOTS = ("hardware", "model")
 
 COUNT, COUNTS = Count(), Counts()
 
 OPTIONS: dict[str, Shared] = {
-    "weights": Shared(("-w", "--weights"), str, "Weight format: Q4_K_M, fp8, awq, mlx-4bit … (see format list)."),
-    "kv": Shared(("--kv",), str, "Type of the KV cache: f16, q8_0, fp8 …, or K/V as q8_0/f16."),
-    "engine": Shared(("-e", "--engine"), str, "Engine, backend, build: llama.cpp, vllm, llama.cpp:vulkan@2024-05."),
-    "output_tokens": Shared(("-n", "--output"), COUNT, "Tokens of the answer.  [default: 128]"),
-    "batch": Shared(("-b", "--batch"), COUNT, "Equal requests side by side.  [default: 1]"),
-    "context_tokens": Shared(("--context",), COUNT, "Tokens in the cache before the prompt.  [default: 0]"),
-    "context_limit": Shared(("--context-limit",), COUNT, "Configured context of each request, for the memory."),
-    "cached_tokens": Shared(("--cached",), COUNT, "Tokens of the prompt that need no prefill.  [default: 0]"),
-    "prefill_chunk": Shared(("--chunk",), COUNT, "Tokens of a prompt that pass at once."),
-    "tensor_parallel": Shared(("--tp",), COUNT, "Devices that share each layer.  [default: 1]"),
-    "pipeline_parallel": Shared(("--pp",), COUNT, "Devices in a row.  [default: 1]"),
-    "expert_parallel": Shared(("--ep",), COUNT, "Devices that share the experts.  [default: 1]"),
-    "data_parallel": Shared(("--dp",), COUNT, "Copies of the model.  [default: 1]"),
-    "gpu_layers": Shared(("--gpu-layers",), COUNT, "Layers on the accelerator; the others run on the host."),
-    "cpu_moe_layers": Shared(("--cpu-moe",), COUNT, "Layers whose experts stay on the host."),
-    "draft": Shared(("--draft",), str, "Draft model for speculative decoding."),
-    "draft_tokens": Shared(("--draft-tokens",), COUNT, "Tokens drafted for a step."),
-    "acceptance": Shared(("--acceptance",), Acceptance(), "Drafts accepted: 0.8, 0.8,0.6,0.4 or length=2.8."),
-    "queue_s": Shared(("--queue",), float, "Seconds a request waits before prefill.  [default: 0]"),
+    "weights": Shared(("-w", "--weights"), str, "NAME", "Weight format: Q4_K_M, fp8, awq, mlx-4bit …"),
+    "kv": Shared(("--kv",), str, "TYPE", "Type of the KV cache: f16, q8_0, fp8 … or q8_0/f16."),
+    "engine": Shared(("-e", "--engine"), str, "NAME", "Engine, backend, build: llama.cpp:vulkan@2024-05."),
+    "output_tokens": Shared(("-n", "--output"), COUNT, "N", "Tokens of the answer.  [default: 128]"),
+    "batch": Shared(("-b", "--batch"), COUNT, "N", "Equal requests side by side.  [default: 1]"),
+    "context_tokens": Shared(("--context",), COUNT, "N", "Tokens in the cache before the prompt."),
+    "context_limit": Shared(("--context-limit",), COUNT, "N", "Configured context of a request (memory only)."),
+    "cached_tokens": Shared(("--cached",), COUNT, "N", "Tokens of the prompt that need no prefill."),
+    "prefill_chunk": Shared(("--chunk",), COUNT, "N", "Tokens of a prompt that pass at once."),
+    "tensor_parallel": Shared(("--tp",), COUNT, "N", "Devices that share each layer.  [default: 1]"),
+    "pipeline_parallel": Shared(("--pp",), COUNT, "N", "Devices in a row.  [default: 1]"),
+    "expert_parallel": Shared(("--ep",), COUNT, "N", "Devices that share the experts.  [default: 1]"),
+    "data_parallel": Shared(("--dp",), COUNT, "N", "Copies of the model.  [default: 1]"),
+    "gpu_layers": Shared(("--gpu-layers",), COUNT, "N", "Layers on the accelerator, the others on the host."),
+    "cpu_moe_layers": Shared(("--cpu-moe",), COUNT, "N", "Layers whose experts stay on the host."),
+    "draft": Shared(("--draft",), str, "MODEL", "Draft model for speculative decoding."),
+    "draft_tokens": Shared(("--draft-tokens",), COUNT, "N", "Tokens drafted for a step."),
+    "acceptance": Shared(("--acceptance",), Acceptance(), "A", "Drafts accepted: 0.8, 0.8,0.6,0.4, length=2.8."),
+    "queue_s": Shared(("--queue",), float, "S", "Seconds a request waits before prefill."),
 }
 """By keyword of `rooflinellm.estimate`."""
 
@@ -128,13 +149,15 @@ _FLAG_OF = {keyword: option.flags[-1] for keyword, option in OPTIONS.items()} | 
     "prompt_tokens": "--prompt",
     "overrides": "--set",
 }
-_KEYWORD = re.compile(rf"(?<![\w.\-]){'|'.join(sorted(_FLAG_OF, key=len, reverse=True))}(?![\w.])")
-_KEYWORD = re.compile(rf"(?<![\w.\-])(?:{'|'.join(sorted(_FLAG_OF, key=len, reverse=True))})(?=:| is not available|, or leave)")
+_KEYWORDS = "|".join(sorted(_FLAG_OF, key=len, reverse=True))
+_KEYWORD = re.compile(rf"(?<![\w./\-])(?:{_KEYWORDS})(?=:|, or leave| is not available)")
 
 
 def as_typed(text: str) -> str:
     """A message of the library with its keywords written as the options they were typed as."""
-    return _KEYWORD.sub(lambda match: _FLAG_OF[match[0]], text)
+    text = _KEYWORD.sub(lambda match: _FLAG_OF[match[0]], text)
+    text = re.sub(r"^(--[a-z-]+): \1 ", r"\1 ", text)
+    return re.sub(r"^overrides, ", "--set ", text)
 
 
 def workload_options(*keywords: str) -> Callable[[F], F]:
@@ -156,18 +179,52 @@ def workload_options(*keywords: str) -> Callable[[F], F]:
             "replacements",
             type=Replacement(),
             multiple=True,
-            help="What-if: replace a value of the entries, as hardware.memory.bandwidth_gb_s=1100. Repeatable.",
+            metavar="P=V",
+            help="What if: hardware.memory.bandwidth_gb_s=1100 (repeatable).",
         )
         wrapped: Any = replaced(command)
         for keyword in reversed(keywords):
             option = OPTIONS[keyword]
-            metavar = {"count": "N", "counts": "N,N"}.get(getattr(option.type, "name", ""))
-            wrapped = click.option(*option.flags, keyword, type=option.type, metavar=metavar, help=option.help)(wrapped)
+            wrapped = click.option(*option.flags, keyword, type=option.type, metavar=option.metavar, help=option.help)(
+                wrapped
+            )
         return wrapped  # type: ignore[no-any-return]
 
     return decorate
 
 
-def typed_options(keywords: Mapping[str, Any]) -> str:
-    """The options as one would type them, for a hint."""
-    return " ".join(f"{_FLAG_OF[name]} {value}" for name, value in keywords.items() if name != "overrides")
+def examples(*lines: str) -> str:
+    """The end of a command's help: examples, and the exit codes."""
+    heading = "Example:" if len(lines) == 1 else "Examples:"
+    return "\n".join(["\b", heading, *(f"  rooflinellm {line}" for line in lines), "", EXIT_CODES])
+
+
+def subcommand(*lines: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """A click command with examples at the end of its help."""
+    return click.command(epilog=examples(*lines))
+
+
+@click.pass_context
+def _show_help(ctx: click.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+class Group(click.Group):
+    """Commands below a name; without one it shows its help, and an unknown one brings suggestions."""
+
+    def __init__(self, name: str | None = None, **settings: Any) -> None:
+        super().__init__(name, invoke_without_command=True, callback=_show_help, **settings)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            import difflib
+
+            names = self.list_commands(ctx)
+            near = difflib.get_close_matches(args[0], names, cutoff=0.5)
+            hint = f"Did you mean: {', '.join(near)}?" if near else f"There is {', '.join(names)}."
+            raise click.UsageError(f"no command is called '{args[0][:80]}'\n{hint}")
+        return super().resolve_command(ctx, args)

@@ -8,10 +8,10 @@ from typing import Any
 
 from rooflinellm.efficiency.rates import Rates, rates
 from rooflinellm.engine.layout import Layout, OperatorRow, lay_out
-from rooflinellm.engine.paths import Paths, attention_paths, weight_paths
+from rooflinellm.engine.paths import Paths, attention_paths, other_engines, runs_on, weight_paths
 from rooflinellm.engine.placement import split_by_layers
 from rooflinellm.engine.plan import Kernel, Machine, PathRate, Plan
-from rooflinellm.engine.workspace import widest_features
+from rooflinellm.engine.workspace import batch_limits, widest_features
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.operators import linear, recurrent
 from rooflinellm.operators.cache import CacheTypes
@@ -24,30 +24,31 @@ from rooflinellm.specs.model import Indexer, LatentAttention, Recurrent
 
 
 def choose_backend(engine: EngineSpec, device: HardwareSpec, asked: str | None) -> str:
-    """The engine's backend for a device: the one asked for, else the first made for its vendor and kind.
+    """The engine's backend for a device: the one asked for, else the first that is made for it.
 
     Raises
     ------
     InvalidRequest
         The engine has no such backend, or none for this device.
     """
-    if asked is not None:
-        if asked not in engine.backends:
-            raise InvalidRequest(
-                f"{engine.id} has no backend '{asked}'; it has {', '.join(engine.backends)}", where="engine"
-            )
+    if asked is not None and asked not in engine.backends:
+        raise InvalidRequest(
+            f"{engine.id} has no backend '{asked}'; it has {', '.join(engine.backends)}", where="engine"
+        )
+    if asked is None and device.ad_hoc and "cuda" in engine.backends:
+        return "cuda"
+    able = [name for name, backend in engine.backends.items() if runs_on(backend, device)]
+    if asked is None and able:
+        return able[0]
+    if asked in able:
         return asked
-    if device.ad_hoc:
-        return "cuda" if "cuda" in engine.backends else next(iter(engine.backends))
-    for name, backend in engine.backends.items():
-        vendor_fits = "*" in backend.vendors or device.vendor.lower() in backend.vendors
-        if vendor_fits and (backend.kinds is None or device.kind in backend.kinds):
-            return name
+    named = engine.id if asked is None else f"{engine.id}:{asked}"
+    instead = f"{engine.id} has {', '.join(able)} for it." if able else other_engines(device)
+    isa = "" if device.isa is None else f", {device.isa}"
     raise InvalidRequest(
-        f"{engine.id} has no backend for {device.name} ({device.vendor}, {device.kind});"
-        f" it has {', '.join(engine.backends)}",
+        f"{named} does not run on {device.name} ({device.vendor} {device.architecture}{isa})",
         where="engine",
-        next_step="Choose another engine: `--engine llama.cpp` runs on most devices.",
+        next_step=instead,
     )
 
 
@@ -87,10 +88,11 @@ class _Kernels:
         rows: Sequence[OperatorRow],
         hidden: int,
         expanded: bool,
+        build: str | None,
     ) -> None:
         self.engine, self.name, self.backend, self.device = engine, name, backend, device
         self.rate, self.cache, self.scale = rate, cache, scale
-        self.hidden, self.expanded = hidden, expanded
+        self.hidden, self.expanded, self.build = hidden, expanded, build
         self.paths: dict[str, Paths] = {}
         self.seen = Counter(row.operator.name for row in rows)
 
@@ -139,11 +141,13 @@ class _Kernels:
 
     def _paths(self, row: OperatorRow) -> Paths | None:
         if row.operator.kind in ("attention", "recurrent"):
-            return attention_paths(self.backend, self.device, self.cache.names, where=self.name)
+            return attention_paths(self.backend, self.device, self.cache.names, where=self.name, build=self.build)
         if row.encoding is None or row.operator.kind == "embedding":
             return None
         if row.encoding not in self.paths:
-            self.paths[row.encoding] = weight_paths(self.backend, self.device, row.encoding, where=self.name)
+            self.paths[row.encoding] = weight_paths(
+                self.backend, self.device, row.encoding, where=self.name, build=self.build
+            )
         return self.paths[row.encoding]
 
     def _path_rates(self, paths: Paths, kind: str) -> tuple[PathRate, ...]:
@@ -168,6 +172,12 @@ def _cache_kind(mixing: Mixing | None) -> str:
     return "full" if mixing.window is None and mixing.chunk is None else "sliding"
 
 
+def _profiled_as(engine: EngineSpec, profile: ProfileSpec) -> str:
+    """The engine that a profile is asked for: the one a variant varies, where the profile does not know the variant."""
+    known = any(engine.id in kernels.engines for kernels in profile.kernels)
+    return engine.id if known or engine.variant_of is None else engine.variant_of
+
+
 def compile_plan(
     model: ModelSpec,
     system: SystemSpec,
@@ -181,6 +191,7 @@ def compile_plan(
     resident_weight_bytes: int | None = None,
     prefill_chunk: int | None = None,
     expanded: bool = False,
+    build: str | None = None,
 ) -> Plan:
     """Turn everything declarative into coefficients.
 
@@ -197,7 +208,9 @@ def compile_plan(
     prefill_chunk : int, optional
         Tokens of a prompt that pass at once; None takes the engine's default. [token]
     expanded : bool
-        Latents are cached expanded.
+        Latents are cached expanded, even if the engine would absorb them.
+    build : str, optional
+        Date of the engine's build, as ``2024-05``; None is a current one.
 
     Returns
     -------
@@ -214,7 +227,7 @@ def compile_plan(
         raise InvalidRequest(
             f"{engine.id} does not run {fmt.id}; it runs {', '.join(engine.format_families)} formats",
             where="weights",
-            next_step="Choose another format, or leave the engine out: it follows from the format.",
+            next_step=other_engines(system.device, family=fmt.family),
         )
     cache = CacheTypes.parse(kv, encodings)
     for name in cache.names:
@@ -225,9 +238,19 @@ def compile_plan(
     layout = _compiler.layout(model, fmt, encodings)
     scale = 1 if resident_weight_bytes is None else resident_weight_bytes / layout.resident_bytes
     device, backend = system.device, engine.backends[backend_name]
-    rate = rates(profile, device, engine.id, backend_name)
+    rate = rates(profile, device, _profiled_as(engine, profile), backend_name)
     builder = _Kernels(
-        engine, f"{engine.id}:{backend_name}", backend, device, rate, cache, scale, layout.rows, model.hidden, expanded
+        engine,
+        f"{engine.id}:{backend_name}",
+        backend,
+        device,
+        rate,
+        cache,
+        scale,
+        layout.rows,
+        model.hidden,
+        expanded or engine.kv.latent == "expanded",
+        build,
     )
     kernels = tuple(builder.kernel(row) for row in layout.rows)
     resident = resident_weight_bytes or layout.resident_bytes
@@ -251,5 +274,6 @@ def compile_plan(
         shares=split_by_layers(layout, kernels, system.count, resident),
         widest_features=widest_features(model.entry),
         resident_weight_bytes=resident,
-        prefill_chunk=prefill_chunk or engine.prefill_chunk,
+        prefill_chunk=prefill_chunk or batch_limits(engine, device).prefill_chunk,
+        build=build,
     )

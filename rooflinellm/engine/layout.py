@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rooflinellm.errors import InvalidRequest
 from rooflinellm.operators.graph import ROPE_FACTORS, Operator, block_operators, end_operators
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.operators.recipe import ModelTraits, encoding_of, tensor_bytes
+from rooflinellm.operators.tensors import Tensor
 from rooflinellm.specs.formats import Encoding, FormatSpec
+from rooflinellm.specs.weights import FileFormat, FileWeights
 
 OUTSIDE_LAYERS = -1
 
@@ -50,17 +53,20 @@ class Layout:
         Weights by layer. [byte]
     embedding_bytes, head_bytes : int
         Input embedding (0 when tied), and final norm with head. [byte]
+    idle_bytes : int
+        Held and read by no pass: what a file has beside the text model, such as a multi-token-prediction module. [byte]
     """
 
     rows: tuple[OperatorRow, ...]
     layer_bytes: tuple[int, ...]
     embedding_bytes: int
     head_bytes: int
+    idle_bytes: int = 0
 
     @property
     def resident_bytes(self) -> int:
         """All weights. [byte]"""
-        return sum(self.layer_bytes) + self.embedding_bytes + self.head_bytes
+        return sum(self.layer_bytes) + self.embedding_bytes + self.head_bytes + self.idle_bytes
 
     @property
     def streamed_bytes(self) -> int:
@@ -80,15 +86,23 @@ def lay_out(model: ModelSpec, fmt: FormatSpec, encodings: Mapping[str, Encoding]
     model : ModelSpec
         The model.
     fmt : FormatSpec
-        The weight format.
+        The weight format; a `FileFormat` takes each tensor as the model's file has it.
     encodings : mapping of str to Encoding
         All encodings, by name.
 
     Returns
     -------
     Layout
+
+    Raises
+    ------
+    InvalidRequest
+        The format of a file that is not the model's.
     """
-    builder = _Builder(fmt, encodings, model.traits)
+    file = model.entry.file if isinstance(fmt, FileFormat) else None
+    if isinstance(fmt, FileFormat) and (file is None or file.fmt != fmt):
+        raise InvalidRequest(f"{fmt.id} is the format of another model's file", where="weights")
+    builder = _Builder(fmt, encodings, model.traits, file)
     embedding, *last = end_operators(model.entry)
     embedding_bytes = builder.add(embedding, OUTSIDE_LAYERS)
     operators = {block: block_operators(block, model.hidden) for block in dict.fromkeys(model.layers)}
@@ -96,14 +110,22 @@ def lay_out(model: ModelSpec, fmt: FormatSpec, encodings: Mapping[str, Encoding]
         sum(builder.add(operator, layer) for operator in operators[block]) for layer, block in enumerate(model.layers)
     )
     head_bytes = sum(builder.add(operator, OUTSIDE_LAYERS) for operator in last)
-    return Layout(tuple(builder.rows.values()), layer_bytes, embedding_bytes, head_bytes)
+    used = sum(layer_bytes) + embedding_bytes + head_bytes
+    idle_bytes = 0 if file is None else file.total_bytes - used
+    return Layout(tuple(builder.rows.values()), layer_bytes, embedding_bytes, head_bytes, idle_bytes)
 
 
 class _Builder:
     """Collects operators into rows."""
 
-    def __init__(self, fmt: FormatSpec, encodings: Mapping[str, Encoding], traits: ModelTraits) -> None:
-        self.fmt, self.encodings, self.traits = fmt, encodings, traits
+    def __init__(
+        self,
+        fmt: FormatSpec,
+        encodings: Mapping[str, Encoding],
+        traits: ModelTraits,
+        file: FileWeights | None,
+    ) -> None:
+        self.fmt, self.encodings, self.traits, self.file = fmt, encodings, traits, file
         self.rows: dict[tuple[Operator, str | None], OperatorRow] = {}
 
     def add(self, operator: Operator, layer: int) -> int:
@@ -113,8 +135,7 @@ class _Builder:
         for tensor in operator.tensors:
             if tensor.name == ROPE_FACTORS and self.fmt.family != "gguf":
                 continue
-            name = encoding_of(tensor, layer, self.traits, self.fmt, self.encodings)
-            size = tensor_bytes(tensor, self.encodings[name])
+            name, size = self._stored(tensor, layer)
             total += size
             expert += size // tensor.copies
             if tensor.use == "matrix":
@@ -126,3 +147,11 @@ class _Builder:
         if operator.moe is not None:
             row.expert_bytes += expert
         return total
+
+    def _stored(self, tensor: Tensor, layer: int) -> tuple[str, int]:
+        """Encoding and bytes of a tensor: the file's, else those of the recipe."""
+        if self.file is not None:
+            stored = self.file.by_place[layer, tensor.name]
+            return stored.encoding, stored.bytes
+        name = encoding_of(tensor, layer, self.traits, self.fmt, self.encodings)
+        return name, tensor_bytes(tensor, self.encodings[name])

@@ -79,7 +79,7 @@ def device_bytes(plan: Plan, share: DeviceShare, sequences: Any, limit: Any, all
     """Weights, cache and workspace of one device. [byte]"""
     kv = sum(cache.bytes_per_token * cells(plan, cache.span, sequences, limit, allocation) for cache in share.caches)
     state = share.state_bytes * sequences * allocation.state_copies
-    return share.weight_bytes + kv + state + workspace_bytes(plan, sequences, allocation.chunk)
+    return share.weight_bytes + kv + state + workspace_bytes(plan, sequences, limit, allocation.chunk)
 
 
 def _fit(plan: Plan, sequences: Any, limit: Any, allocation: Allocation, usable: int) -> Any:
@@ -119,7 +119,7 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
         filled = filled + cache.bytes_per_token * sequences * tokens
     state = sum(share.state_bytes for share in plan.shares) * sequences * allocation.state_copies
     devices = plan.machine.devices
-    workspace = devices * workspace_bytes(plan, sequences, allocation.chunk)
+    workspace = devices * workspace_bytes(plan, sequences, limit, allocation.chunk)
     device_usable = usable_bytes(plan)
     placement = tuple(
         PlacedPart(

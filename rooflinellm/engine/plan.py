@@ -169,6 +169,7 @@ class Plan:
     widest_features: int
     resident_weight_bytes: int
     prefill_chunk: int
+    build: str | None = None
 
     @property
     def backend(self) -> Backend:
@@ -177,5 +178,5 @@ class Plan:
 
     @property
     def engine_name(self) -> str:
-        """Engine and backend, as ``llama.cpp:cuda``."""
-        return f"{self.engine.id}:{self.backend_name}"
+        """Engine, backend and, where one was asked for, the build's date: ``llama.cpp:cuda@2024-05``."""
+        return f"{self.engine.id}:{self.backend_name}{'' if self.build is None else f'@{self.build}'}"

@@ -6,58 +6,93 @@ from typing import Any
 
 from rooflinellm import units
 from rooflinellm._numeric import minimum
+from rooflinellm.engine.paths import fits_architecture
 from rooflinellm.engine.plan import Plan
+from rooflinellm.specs.engine import EngineSpec, Limits
+from rooflinellm.specs.hardware import HardwareSpec
 from rooflinellm.specs.model import GatedFFN, MixtureOfExperts, ModelEntry, PlainFFN
 
-LLAMA_CPP_BUFFER_BYTES = 4
-PROFILED_COPIES = 3
-PROFILED_SEQUENCES = 256
-PROFILED_SAMPLER_BYTES = 6
+FLOAT_BYTES = 4
 
 
-def workspace_bytes(plan: Plan, sequences: Any, chunk: int) -> Any:
-    """Compute buffer and runtime of one device, by the engine's rule.
+def workspace_bytes(plan: Plan, sequences: Any, limit: Any, chunk: int) -> Any:
+    """Compute buffer, graphs and runtime of one device, by the engine's rule.
+
+    With a chunk of S tokens, room for B sequences, vocabulary V, hidden size d, the widest feed-forward part F and
+    activations of b bytes:
 
     ``llama.cpp``
-        The buffer holds the logits of one chunk and the hidden states beside them, in 32 bits,
-        ``chunk (vocabulary + hidden) 4``, or the widest feed-forward activations if they are more. It reproduces the
-        logged ``compute buffer size`` of current builds with flash attention: Llama 3.1 8B 258.5 MiB, 70B 266.5 MiB,
-        gpt-oss-20b 398.4 MiB.
+        4 S max(V + d, 2 F + 2 d): the logits of a chunk with the hidden states they are made of, or a feed-forward part
+        between hidden states, in 32 bits. Of current builds with flash attention; servers that ask for few logits
+        reserve less.
     ``profiled``
-        vLLM and SGLang measure the peak of one pass of ``batch_tokens`` tokens, about three copies of the widest
-        activations, and add logits and sampler buffers of 256 sequences; a first model, to be calibrated on logs.
+        max(copies b S (F + d), logit_bytes B V): the engine runs a full pass and a full sampler when it starts and
+        keeps what they needed at most.
     ``activations``
-        One copy of the widest activations of one chunk.
+        copies b S (F + d) + logit_bytes n V, with n sequences in the batch and S no more than the context: nothing is
+        reserved ahead.
+    ``reserved``
+        mib_per_token S + mib_per_sequence B: the engine sets memory aside by its own formula.
 
     Parameters
     ----------
     plan : Plan
         The plan.
     sequences : array_like
-        Sequences in the batch. [-]
+        Sequences in the batch, n. [-]
+    limit : array_like
+        Configured context of one sequence. [token]
     chunk : int
-        Tokens of a prompt that pass at once. [token]
+        Tokens of a prompt that pass at once, S. [token]
 
     Returns
     -------
     int or ndarray
         [byte]
+
+    References
+    ----------
+    The engines' files name the logs and the source that each rule was checked on.
     """
-    model, engine = plan.model, plan.engine
-    runtime = round((plan.backend.runtime_mib + engine.workspace.graphs_mib) * units.MIB)
-    widest = plan.widest_features
-    if engine.workspace.rule == "llama.cpp":
-        return runtime + chunk * LLAMA_CPP_BUFFER_BYTES * max(model.vocabulary + model.hidden, widest)
-    activations = engine.batch_tokens * engine.activation_bytes * widest
-    if engine.workspace.rule == "activations":
-        return runtime + activations
-    logits = minimum(sequences, PROFILED_SEQUENCES) * model.vocabulary * PROFILED_SAMPLER_BYTES
-    return runtime + PROFILED_COPIES * activations + logits
+    model, engine, rules = plan.model, plan.engine, plan.engine.workspace
+    room = batch_limits(engine, plan.system.device).sequences
+    fixed = round((plan.backend.runtime_mib + rules.graphs_mib) * units.MIB)
+    if rules.rule == "llama.cpp":
+        widest = max(model.vocabulary + model.hidden, 2 * plan.widest_features)
+        return fixed + chunk * FLOAT_BYTES * widest
+    if rules.rule == "reserved":
+        return fixed + round((chunk * rules.mib_per_token + room * rules.mib_per_sequence) * units.MIB)
+    token = round(rules.copies * engine.activation_bytes * plan.widest_features)
+    logits = round(rules.logit_bytes * model.vocabulary)
+    if rules.rule == "activations":
+        return fixed + token * minimum(chunk, limit) + logits * sequences
+    return fixed + max(token * chunk, logits * room)
+
+
+def batch_limits(engine: EngineSpec, device: HardwareSpec) -> Limits:
+    """Chunk and number of sequences that an engine is set to on a device, unless it is told otherwise.
+
+    Parameters
+    ----------
+    engine : EngineSpec
+        The engine.
+    device : HardwareSpec
+        The device; its capacity and architecture decide.
+
+    Returns
+    -------
+    Limits
+    """
+    capacity = device.memory_bytes
+    for limits in engine.smaller_devices:
+        small = limits.below_gib is None or (capacity is not None and capacity < limits.below_gib * units.GIB)
+        if small and fits_architecture(limits.architectures, device):
+            return limits
+    return Limits(prefill_chunk=engine.prefill_chunk, sequences=engine.sequences)
 
 
 def widest_features(entry: ModelEntry) -> int:
-    """Features of one token that are live at once at the widest place: twice the feed-forward width, four hidden
-    states.
+    """Features of one token that a layer holds at its widest place: those of the feed-forward part and hidden ones.
 
     Parameters
     ----------
@@ -67,10 +102,10 @@ def widest_features(entry: ModelEntry) -> int:
     Returns
     -------
     int
-        [-]
+        F + d. [-]
     """
     widths = (_width(block.ffn) for group in entry.layers for block in group.pattern)
-    return 2 * max(widths) + 4 * entry.hidden
+    return max(widths) + entry.hidden
 
 
 def _width(ffn: object) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -14,8 +13,8 @@ Kind = Literal["local", "server"]
 class Row:
     """A measured result. Every field is what the source says; None where it does not say.
 
-    A ``local`` row holds `tokens_per_s`, a ``server`` row a `value` in its own `unit`. Columns of the two kinds of tables
-    stand side by side; `resolve` knows which to read.
+    A ``local`` row holds `tokens_per_s`, a ``server`` row a `value` in its own `unit`. Columns of the two kinds of
+    tables stand side by side; `resolve` knows which to read.
 
     Attributes
     ----------
@@ -123,10 +122,12 @@ _TYPES = {field.name: str(field.type) for field in fields(Row)}
 NUMBERS = frozenset(name for name, kind in _TYPES.items() if kind == "float | None")
 TEXTS = frozenset(name for name, kind in _TYPES.items() if kind == "str | None") - {"problem"}
 MAX_TEXT = 20_000
+MAX_NUMBER = 1e15
+"""Larger numbers are no measurements of anything here."""
 
 
 def number(text: str) -> float:
-    """Read a cell as a finite number of at least 0.
+    """Read a cell as a number of at least 0 that can be a measurement.
 
     Raises
     ------
@@ -134,7 +135,7 @@ def number(text: str) -> float:
         It is none.
     """
     value = float(text)
-    if not 0 <= value < math.inf:
+    if not 0 <= value < MAX_NUMBER:
         raise ValueError(text)
     return value
 

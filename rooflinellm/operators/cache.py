@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.specs.formats import Encoding, Encodings
-from rooflinellm.specs.model import Attention, Indexer, LatentAttention
+from rooflinellm.specs.model import Attention, CompressedAttention, CompressedLatents, Indexer, LatentAttention
 
 INDEXER_SCALE_BYTES = 4
+
+
+CacheShape = Attention | LatentAttention | CompressedAttention | Indexer
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +56,17 @@ class CacheTypes:
         key, value = self.names
         return key if key == value else f"{key}/{value}"
 
-    def token_bytes(self, shape: Attention | LatentAttention | Indexer, *, expanded: bool = False) -> int:
+    def token_bytes(self, shape: CacheShape, *, expanded: bool = False) -> int:
         """Bytes that one token takes in the cache of one layer; a block begun counts whole.
 
         Grouped heads take H_kv (d_k b_k + d_v b_v), a latent (r_kv + rope) b_k, once for keys and values; expanded, as
         engines without latent kernels store it, H ((nope + rope) b_k + v b_v). An indexer's key is in FP8 with one
-        32-bit scale.
+        32-bit scale. Compressed attention caches a key once for both, within its window for each token, beyond it one
+        for several tokens, of which each has its share, rounded up.
 
         Parameters
         ----------
-        shape : Attention, LatentAttention or Indexer
+        shape : Attention, LatentAttention, CompressedAttention or Indexer
             The layer's shape.
         expanded : bool
             Latents are stored expanded.
@@ -74,7 +78,11 @@ class CacheTypes:
         """
         match shape:
             case Indexer():
-                return shape.head_dim + INDEXER_SCALE_BYTES
+                return -(-(shape.head_dim + INDEXER_SCALE_BYTES) // shape.ratio)
+            case CompressedLatents():
+                return -(-_packed(shape.latent_dim, self.key) // shape.ratio)
+            case CompressedAttention():
+                return _packed(shape.head_dim, self.key)
             case LatentAttention() if expanded:
                 keys = shape.heads * (shape.nope_dim + shape.rope_dim)
                 return _packed(keys, self.key) + _packed(shape.heads * shape.v_head_dim, self.value)

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rooflinellm.operators import attention, layers
+from rooflinellm.operators.cache import CacheShape
 from rooflinellm.operators.tensors import Tensor, vector
 from rooflinellm.specs.model import (
     Attention,
     Block,
+    CompressedAttention,
+    CompressedLatents,
     GatedFFN,
     Indexer,
     LatentAttention,
-    MixtureOfExperts,
     Mixer,
+    MixtureOfExperts,
     ModelEntry,
     NoFFN,
     NoMixer,
@@ -33,7 +36,7 @@ class Mixing:
 
     Attributes
     ----------
-    cache : Attention, LatentAttention or Indexer
+    cache : Attention, LatentAttention, CompressedAttention or Indexer
         Whose keys and values are read.
     flops_per_pair : int
         FLOPs of one query-key pair. [FLOP]
@@ -42,11 +45,11 @@ class Mixing:
     owned : bool
         Whether the layer holds the cache it reads.
     expanded_flops_per_pair, expansion_flops_per_token : int
-        The other form of latent attention: cheaper pairs, after each cached latent has been expanded again. 0 where there
-        is none. [FLOP]
+        The other form of latent attention: cheaper pairs, after each cached latent has been expanded again. 0 where
+        there is none. [FLOP]
     """
 
-    cache: Attention | LatentAttention | Indexer
+    cache: CacheShape
     flops_per_pair: int
     window: int | None = None
     chunk: int | None = None
@@ -111,10 +114,17 @@ def block_operators(block: Block, hidden: int) -> tuple[Operator, ...]:
     elementwise = Operator("norms and residuals", "vector", norms, 2 * hidden * block.norms, hidden * block.norms)
     mixers = sum((_mixer(mixer, hidden) for mixer in block.mixers), start=())
     extra = layers.extra_tensors(block.extra)
+    tables = tuple(tensor for tensor in extra if tensor.use == "lookup")
+    branches = tuple(tensor for tensor in extra if tensor.use != "lookup")
     side: tuple[Operator, ...] = ()
-    if extra:
-        side = (_linear("side branches", extra),)
-    return (*mixers, *_feed_forward(block, hidden), *side, elementwise)
+    if branches:
+        side = (_linear("side branches", branches),)
+    return (*mixers, *_feed_forward(block, hidden), *side, *_resident("tables", tables), elementwise)
+
+
+def _resident(name: str, tensors: tuple[Tensor, ...]) -> tuple[Operator, ...]:
+    """Tensors that are held and not read: of a table one row a token, of unused projections nothing."""
+    return (Operator(name, "embedding", tensors, 0, 0),) if tensors else ()
 
 
 def _linear(name: str, tensors: tuple[Tensor, ...]) -> Operator:
@@ -130,6 +140,8 @@ def _mixer(mixer: Mixer, hidden: int) -> tuple[Operator, ...]:
             return _attention(mixer, hidden)
         case LatentAttention():
             return _latent_attention(mixer, hidden)
+        case CompressedAttention():
+            return _compressed_attention(mixer, hidden)
         case NoMixer():
             return ()
         case _:
@@ -139,10 +151,12 @@ def _mixer(mixer: Mixer, hidden: int) -> tuple[Operator, ...]:
 def _attention(mixer: Attention, hidden: int) -> tuple[Operator, ...]:
     tensors = layers.attention_tensors(mixer, hidden)
     output = tuple(t for t in tensors if t.name.startswith("attn_output"))
-    projections = tuple(t for t in tensors if t not in output)
+    # Biases and norms of unused projections stay where they are: they weigh nothing.
+    unused = tuple(t for t in tensors if t.use == "lookup")
+    projections = tuple(t for t in tensors if t not in output and t not in unused)
     queries = mixer.heads * mixer.head_dim
     mixed = mixer.heads * mixer.value_dim
-    cached = mixer.kv_heads * (mixer.head_dim + mixer.value_dim)
+    cached = mixer.kv_heads * (mixer.head_dim + mixer.value_dim) if mixer.kv == "own" else 0
     mixing = Mixing(
         mixer,
         attention.flops_per_pair(mixer.heads, mixer.head_dim, mixer.value_dim),
@@ -152,6 +166,7 @@ def _attention(mixer: Attention, hidden: int) -> tuple[Operator, ...]:
     )
     return (
         Operator("QKV projection", "linear", projections, hidden, queries + cached),
+        *_resident("unused projections", unused),
         Operator("attention", "attention", (), queries, mixed + cached, mixing=mixing),
         Operator("attention output", "linear", output, mixed, hidden),
     )
@@ -179,14 +194,54 @@ def _latent_attention(mixer: LatentAttention, hidden: int) -> tuple[Operator, ..
         Operator("attention", "attention", (), queries, mixed, mixing=mixing),
         Operator("attention output", "linear", output, mixed, hidden),
     ]
-    if indexer is not None:
-        scores = Mixing(indexer, 2 * indexer.heads * indexer.head_dim)
-        width = indexer.heads * indexer.head_dim
-        operators[2:2] = [
-            _linear("indexer projection", indexing),
-            Operator("indexer", "attention", (), width, indexer.top_k, mixing=scores),
-        ]
+    if indexer is not None and not indexer.shared:
+        operators[2:2] = _indexer(indexer, indexing)
     return tuple(operators)
+
+
+def _indexer(indexer: Indexer, tensors: tuple[Tensor, ...]) -> tuple[Operator, Operator]:
+    """Projections of an indexer, and its scores over all keys."""
+    width = indexer.heads * indexer.head_dim
+    scores = Mixing(indexer, 2 * width // indexer.ratio)
+    return (
+        _linear("indexer projection", tensors),
+        Operator("indexer", "attention", (), width, indexer.top_k, mixing=scores),
+    )
+
+
+def _compressed_attention(mixer: CompressedAttention, hidden: int) -> tuple[Operator, ...]:
+    """Attention within the window, and over entries of several tokens each.
+
+    An entry of m tokens counts as a share of each of them: a pair and a cached token cost the m-th part, and the choice of
+    k entries is one of k m tokens.
+    """
+    tensors = layers.compressed_attention_tensors(mixer, hidden)
+    indexing = tuple(t for t in tensors if t.name.startswith("indexer"))
+    output = tuple(t for t in tensors if t.name.startswith("attn_output"))
+    projections = tuple(t for t in tensors if t not in (*indexing, *output))
+    width, ratio, indexer = mixer.heads * mixer.head_dim, mixer.ratio, mixer.indexer
+    flops = attention.flops_per_pair(mixer.heads, mixer.head_dim, mixer.head_dim)
+    local = Mixing(mixer, flops, window=mixer.window)
+    operators = [
+        _linear("QKV projection", projections),
+        Operator("attention", "attention", (), width, width + mixer.head_dim, mixing=local),
+    ]
+    if ratio is not None:
+        held = CompressedLatents(
+            kind="latent",
+            heads=mixer.heads,
+            kv_rank=mixer.head_dim,
+            nope_dim=mixer.head_dim,
+            rope_dim=0,
+            v_head_dim=mixer.head_dim,
+            ratio=ratio,
+        )
+        chosen = None if indexer is None else indexer.top_k * ratio + 1
+        far = Mixing(held, flops // ratio, window=chosen)
+        operators.append(Operator("attention to entries", "attention", (), width, width, mixing=far))
+    if indexer is not None:
+        operators[1:1] = _indexer(indexer, indexing)
+    return (*operators, _linear("attention output", output))
 
 
 def _recurrent(mixer: Recurrent, hidden: int) -> tuple[Operator, ...]:

@@ -10,6 +10,7 @@ from rooflinellm.specs.model import (
     FFN,
     Attention,
     Block,
+    CompressedAttention,
     DeltaNet,
     ExtraTensor,
     GatedFFN,
@@ -18,8 +19,8 @@ from rooflinellm.specs.model import (
     LightningAttention,
     Mamba,
     Mamba2,
-    MixtureOfExperts,
     Mixer,
+    MixtureOfExperts,
     ModelEntry,
     NoFFN,
     NoMixer,
@@ -27,7 +28,7 @@ from rooflinellm.specs.model import (
     ShortConvolution,
 )
 
-from .tensors import Tensor, vector
+from .tensors import Tensor, Use, vector
 
 Tensors = tuple[Tensor, ...]
 
@@ -41,8 +42,9 @@ def attention_tensors(attention: Attention, hidden: int) -> Tensors:
 
         W_q: H d_k x d,   W_k: H_kv d_k x d,   W_v: H_kv d_v x d,   W_o: d x H d_v
 
-    A fused projection stacks the rows of the first three; an output gate doubles the rows of the query. Norms of queries
-    and keys, sinks and biases are vectors.
+    A fused projection stacks the rows of the first three; an output gate doubles the rows of the query. Norms of
+    queries and keys, sinks and biases are vectors. Projections of keys and values that a layer has and does not use, since
+    it reads another layer's cache, are resident like a table.
 
     Parameters
     ----------
@@ -62,7 +64,9 @@ def attention_tensors(attention: Attention, hidden: int) -> Tensors:
     key_rows = attention.kv_heads * attention.head_dim
     value_rows = attention.kv_heads * attention.value_dim
     query = Tensor("attn_q", query_rows, hidden)
-    key, value = Tensor("attn_k", key_rows, hidden), Tensor("attn_v", value_rows, hidden)
+    # A layer that reads another one's cache may still hold projections of its own, which nothing multiplies.
+    use: Use = "matrix" if attention.kv == "own" else "lookup"
+    key, value = Tensor("attn_k", key_rows, hidden, use=use), Tensor("attn_v", value_rows, hidden, use=use)
     if not attention.kv_projections:
         projections: Tensors = (query,)
     elif attention.value_is_key:
@@ -126,7 +130,7 @@ def latent_attention_tensors(latent: LatentAttention, hidden: int) -> Tensors:
         Tensor("attn_v_b", latent.heads * latent.v_head_dim, latent.kv_rank),
         Tensor("attn_output", hidden, latent.heads * latent.v_head_dim),
     ]
-    if latent.indexer is not None:
+    if latent.indexer is not None and not latent.indexer.shared:
         indexer = latent.indexer
         tensors += [
             Tensor("indexer.attn_q_b", indexer.heads * indexer.head_dim, latent.q_rank or hidden),
@@ -136,6 +140,63 @@ def latent_attention_tensors(latent: LatentAttention, hidden: int) -> Tensors:
             vector("indexer.k_norm.bias", indexer.head_dim),
         ]
     return tuple(tensors)
+
+
+def compressed_attention_tensors(mixer: CompressedAttention, hidden: int) -> Tensors:
+    """Tensors of compressed attention in one layer.
+
+    With H heads of h, query rank r_q, g output groups of rank r_o, of a hidden size d:
+
+        W_qa: r_q x d,   W_qb: H h x r_q,   W_kv: h x d,   W_oa: g r_o x H h / g,   W_ob: d x g r_o
+
+    Entries for m tokens come from a projection and a gate of c h x d each and a table of m x c h positions; where an
+    indexer chooses among them, c = 2 (neighbouring entries overlap), and the indexer's keys are made alike.
+
+    Parameters
+    ----------
+    mixer : CompressedAttention
+    hidden : int
+        Hidden size of the model, d. [-]
+
+    Returns
+    -------
+    tuple of Tensor
+
+    References
+    ----------
+    huggingface/transformers 5.24.0, src/transformers/models/deepseek_v4/modeling_deepseek_v4.py.
+    """
+    width, ranks = mixer.heads * mixer.head_dim, mixer.output_groups * mixer.output_rank
+    tensors = [
+        Tensor("attn_q_a", mixer.q_rank, hidden),
+        vector("attn_q_a_norm", mixer.q_rank),
+        Tensor("attn_q_b", width, mixer.q_rank),
+        Tensor("attn_kv", mixer.head_dim, hidden),
+        vector("attn_kv_norm", mixer.head_dim),
+        vector("attn_sinks", mixer.heads),
+        Tensor("attn_output_a", ranks, width // mixer.output_groups),
+        Tensor("attn_output_b", hidden, ranks),
+    ]
+    if mixer.ratio is not None:
+        tensors += _compressor("attn_compressor", mixer.head_dim, mixer.ratio, hidden, mixer.indexer is not None)
+    if mixer.indexer is not None and mixer.ratio is not None:
+        indexer = mixer.indexer
+        tensors += [
+            Tensor("indexer.attn_q_b", indexer.heads * indexer.head_dim, mixer.q_rank),
+            Tensor("indexer.proj", indexer.heads, hidden),
+            *_compressor("indexer.compressor", indexer.head_dim, mixer.ratio, hidden, True),
+        ]
+    return tuple(tensors)
+
+
+def _compressor(name: str, size: int, ratio: int, hidden: int, overlapping: bool) -> Tensors:
+    width = size * (2 if overlapping else 1)
+    return (
+        Tensor(f"{name}_kv", width, hidden),
+        Tensor(f"{name}_gate", width, hidden),
+        vector(f"{name}_ape", ratio * width),
+        vector(f"{name}_norm", size),
+    )
 
 
 def recurrent_tensors(mixer: Mixer, hidden: int) -> Tensors:
@@ -170,12 +231,17 @@ def recurrent_tensors(mixer: Mixer, hidden: int) -> Tensors:
                 Tensor("ssm_out", hidden, values),
             )
         case KimiDelta():
-            width = mixer.heads * mixer.head_dim
+            width, rank = mixer.heads * mixer.head_dim, mixer.head_dim
+            gates: Tensors = tuple(Tensor(f"ssm_{gate}", width, hidden) for gate in "fg")
+            if not mixer.full_rank:
+                gates = (
+                    *(Tensor(f"ssm_{gate}_a", rank, hidden) for gate in "fg"),
+                    *(Tensor(f"ssm_{gate}_b", width, rank) for gate in "fg"),
+                )
             return (
                 *(Tensor(name, width, hidden) for name in ("attn_q", "attn_k", "attn_v")),
                 *(vector(f"ssm_conv1d_{part}", mixer.conv_kernel * width) for part in "qkv"),
-                *(Tensor(f"ssm_{gate}_a", mixer.head_dim, hidden) for gate in "fg"),
-                *(Tensor(f"ssm_{gate}_b", width, mixer.head_dim) for gate in "fg"),
+                *gates,
                 Tensor("ssm_beta", mixer.heads, hidden),
                 vector("ssm_a", mixer.heads),
                 vector("ssm_dt", width),
@@ -256,6 +322,8 @@ def mixer_tensors(mixer: Mixer, hidden: int) -> Tensors:
             return attention_tensors(mixer, hidden)
         case LatentAttention():
             return latent_attention_tensors(mixer, hidden)
+        case CompressedAttention():
+            return compressed_attention_tensors(mixer, hidden)
         case NoMixer():
             return ()
         case _:

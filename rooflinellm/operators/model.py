@@ -8,13 +8,14 @@ from functools import cache, cached_property
 from rooflinellm import _resources
 from rooflinellm.specs.common import Source, load
 from rooflinellm.specs.formats import Encodings
-from rooflinellm.specs.model import Attention, Block, LatentAttention, ModelEntry
+from rooflinellm.specs.model import Attention, Block, CompressedAttention, LatentAttention, ModelEntry
 from rooflinellm.units import GIGA
 
 from .cache import CacheTypes
 from .graph import block_operators, end_operators
 from .layers import block_tensors, embedding_tensors, head_tensors
 from .recipe import ModelTraits, traits_of
+from .stored import check
 from .tensors import Tensor
 
 
@@ -36,10 +37,19 @@ class ModelSpec:
         What the file says.
     encodings : Encodings, optional
         The table of encodings for KV types; the packaged one where absent.
+
+    Raises
+    ------
+    UnsupportedModel
+        The entry comes from a file and derives other tensors than the file holds.
     """
 
     entry: ModelEntry
     encodings: Encodings | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.entry.file is not None:
+            check(self.entry, self.entry.file)
 
     def __hash__(self) -> int:
         return hash(self.entry.id)  # an entry holds a dictionary, which has no hash
@@ -146,7 +156,8 @@ class ModelSpec:
             H_kv * (d_k * b_k + d_v * b_v)
 
         or of a latent, (r_kv + rope) * b_k, and of an indexer's keys. Recurrent layers, and layers that read another
-        layer's cache, add nothing. A layer with a sliding window counts here too: its share is that of a context still within the window.
+        layer's cache, add nothing. A layer with a sliding window counts here too: its share is that of a context
+        still within the window.
 
         Parameters
         ----------
@@ -182,7 +193,7 @@ class ModelSpec:
             for mixer in block.mixers:
                 if isinstance(mixer, Attention):
                     return mixer.heads // mixer.kv_heads
-                if isinstance(mixer, LatentAttention):
+                if isinstance(mixer, LatentAttention | CompressedAttention):
                     return mixer.heads
         return 1
 

@@ -48,9 +48,9 @@ def state_elements(mixer: Recurrent, hidden: int) -> tuple[int, int]:
 def flops_per_token(mixer: Recurrent, hidden: int) -> int:
     """FLOPs of the recurrence and the convolution for one token; the projections are linear layers of their own.
 
-    Per state element: 7 in a delta net (decay 1, prediction 2, update 2, readout 2), 5 in the second state space (decay 1,
-    input 2, readout 2) and in lightning attention, about 9 in the first, whose exponential is counted as one. A
-    convolution of kernel k takes 2 k for each channel; a gated short convolution 2 more.
+    Per state element: 7 in a delta net (decay 1, prediction 2, update 2, readout 2), 5 in the second state space
+    (decay 1, input 2, readout 2) and in lightning attention, about 9 in the first, whose exponential is counted as
+    one. A convolution of kernel k takes 2 k for each channel; a gated short convolution 2 more.
 
     Parameters
     ----------

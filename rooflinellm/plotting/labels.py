@@ -1,8 +1,8 @@
 """Labels that are placed when the chart is drawn: along lines, beside points, and clear of one another.
 
 Where a label fits, and the angle of a line on paper, depend on the final size of the axes. So a `LabelLayer` settles
-both each time the chart is drawn at another size: every label tries its places in order of preference, the important
-labels first; the longest wording that finds a free place is taken; what finds none is left out.
+both each time the chart is drawn at another size. Every label has wordings and places, each with a cost; the important
+labels choose first, and those that found no good place come first in the next of a few attempts.
 """
 
 from __future__ import annotations
@@ -21,22 +21,38 @@ from matplotlib.backend_bases import RendererBase
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import AbstractPathEffect
 from matplotlib.text import Text
-from numpy.typing import NDArray
 
+from rooflinellm.plotting.geometry import (
+    Array,
+    Box,
+    Frame,
+    Pair,
+    clipped,
+    crossing,
+    distances,
+    overlapping,
+    rows,
+    within,
+)
 from rooflinellm.plotting.style import FAINT, INK, PAPER
 
 HALO_WIDTH = 2.5
-GAP = 2.5
+GAP = 3.2
 """Free space between a label and its line or its marker. [point]"""
+BREATH = 1.5
+"""Free space between a label and any line. [point]"""
 EDGE = 3.0
-"""Free space between a label and the frame, and between two labels. [point]"""
+"""Free space between two labels; half of it between a label and the frame. [point]"""
 LEADER_FROM = 9.0
 """Distance from which on a thin line joins a label with its point. [point]"""
-CLEAR = 10.0
-"""Cost below which a place counts as free: no line of the chart runs through the label."""
 
-Pair = tuple[float, float]
-Array = NDArray[np.float64]
+CLEAR = 10.0
+"""Cost from which on a label is left out, or comes first in the next attempt where it is required."""
+MISTAKABLE = 4.0
+"""Cost of a place that is nearer to another point than to the label's own."""
+MISSING = 60.0
+"""Cost of a required label that is not shown; one that is not required costs `CLEAR`."""
+ATTEMPTS = 4
 
 
 class _Halo(AbstractPathEffect):
@@ -75,69 +91,19 @@ class HaloText(Text):
         super().draw(renderer)
 
 
-class Box(NamedTuple):
-    """A rectangle on paper: centre, half its sides, and its angle. [pixel], [rad]"""
-
-    x: float
-    y: float
-    half_width: float
-    half_height: float
-    angle: float = 0.0
-
-    def grown(self, margin: float) -> Box:
-        """The same rectangle, larger by a margin on every side."""
-        return self._replace(half_width=self.half_width + margin, half_height=self.half_height + margin)
-
-    def corners(self) -> Array:
-        """The four corners, in order."""
-        cos, sin = math.cos(self.angle), math.sin(self.angle)
-        along = np.array([cos, sin]) * self.half_width
-        across = np.array([-sin, cos]) * self.half_height
-        return np.array([self.x, self.y]) + np.array([along + across, across - along, -along - across, along - across])
-
-    def overlaps(self, other: Box) -> bool:
-        """Tell whether two rectangles share more than an edge (the separating axis theorem)."""
-        reach = math.hypot(self.half_width, self.half_height) + math.hypot(other.half_width, other.half_height)
-        if math.hypot(self.x - other.x, self.y - other.y) >= reach:
-            return False
-        ours, theirs = self.corners(), other.corners()
-        for angle in (self.angle, self.angle + math.pi / 2, other.angle, other.angle + math.pi / 2):
-            axis = np.array([math.cos(angle), math.sin(angle)])
-            a, b = ours @ axis, theirs @ axis
-            if a.max() <= b.min() or b.max() <= a.min():
-                return False
-        return True
-
-    def crossed_by(self, segments: Array) -> NDArray[np.bool_]:
-        """Tell which line segments, rows of x0 y0 x1 y1, run through the rectangle."""
-        cos, sin = math.cos(-self.angle), math.sin(-self.angle)
-        turn = np.array([[cos, -sin], [sin, cos]])
-        start = (segments[:, :2] - (self.x, self.y)) @ turn.T
-        step = (segments[:, 2:] - (self.x, self.y)) @ turn.T - start
-        half = np.array([self.half_width, self.half_height])
-        still = np.abs(step) < 1e-12
-        step = np.where(still, 1.0, step)
-        enter, leave = (-half - start) / step, (half - start) / step
-        enter, leave = np.minimum(enter, leave), np.maximum(enter, leave)
-        within = np.abs(start) < half
-        enter = np.where(still, np.where(within, -np.inf, np.inf), enter)
-        leave = np.where(still, np.where(within, np.inf, -np.inf), leave)
-        first, last = np.maximum(enter.max(axis=1), 0.0), np.minimum(leave.min(axis=1), 1.0)
-        return np.asarray(first < last)
-
-    def nearest(self, x: float, y: float) -> Pair:
-        """The point of an upright rectangle that is nearest to another point."""
-        return (
-            min(max(x, self.x - self.half_width), self.x + self.half_width),
-            min(max(y, self.y - self.half_height), self.y + self.half_height),
-        )
+def halo_text(size: float, gid: str, *, color: str = INK) -> HaloText:
+    """Return a text for a label, still without words and place."""
+    text = HaloText(0.0, 0.0, "", fontsize=size, color=color)
+    text.set_gid(gid)
+    return text
 
 
 class Place(NamedTuple):
-    """Where a label may stand, what that costs, and from where a thin line leads to it."""
+    """Where a label may stand, what that costs, the point it is for, and from where a thin line leads to it."""
 
     box: Box
     cost: float
+    point: Pair | None = None
     leader_from: Pair | None = None
 
 
@@ -145,36 +111,29 @@ class View(NamedTuple):
     """The axes as they are drawn: data to pixels, their frame, and a point in pixels."""
 
     transform: Any
-    frame: tuple[float, float, float, float]
+    frame: Frame
     point: float
 
-    def pixels(self, points: Sequence[Pair] | Array) -> Array:
+    def pixels(self, points: Sequence[Pair]) -> Array:
         """Data to pixels."""
         return np.asarray(self.transform.transform(np.asarray(points, dtype=float)), dtype=float)
 
-    def holds(self, box: Box) -> bool:
-        """Tell whether a rectangle lies within the frame."""
-        left, bottom, right, top = self.frame
-        x, y = box.corners().T
-        margin = EDGE * self.point / 2
-        return bool(
-            x.min() >= left + margin
-            and x.max() <= right - margin
-            and y.min() >= bottom + margin
-            and y.max() <= top - margin
-        )
+    def pixel(self, point: Pair) -> Pair:
+        """A single point."""
+        x, y = self.pixels([point])[0]
+        return float(x), float(y)
 
 
 @dataclass
 class Label(ABC):
-    """A text with several wordings, the best first.
+    """A text with several wordings.
 
     Attributes
     ----------
     text : Text
         The artist.
-    wordings : tuple of str
-        What it may say.
+    wordings : tuple of (str, float)
+        What it may say, each with what it costs to say no more than that.
     rank : float
         Labels of a lower rank are placed first.
     required : bool
@@ -182,7 +141,7 @@ class Label(ABC):
     """
 
     text: Text
-    wordings: tuple[str, ...]
+    wordings: tuple[tuple[str, float], ...]
     rank: float
     required: bool = True
 
@@ -193,7 +152,19 @@ class Label(ABC):
 
 @dataclass
 class PointLabel(Label):
-    """Beside a point. `clearance` is the radius of its marker in points, `sides` the directions in order of preference."""
+    """Beside a point.
+
+    Attributes
+    ----------
+    at : tuple of float
+        The point, in data coordinates.
+    clearance : float
+        Radius of its marker. [point]
+    sides : tuple of tuple of float
+        Directions, right and up, in order of preference.
+    distances : tuple of float
+        Distances to try. [point]
+    """
 
     at: Pair = (0.0, 0.0)
     clearance: float = 4.0
@@ -202,19 +173,21 @@ class PointLabel(Label):
 
     def places(self, view: View, width: float, height: float) -> Iterator[Place]:
         """As in `Label`."""
-        ((x, y),) = view.pixels([self.at])
+        x, y = point = view.pixel(self.at)
+        if not within(rows([Box(x, y, 0.0, 0.0)]), view.frame)[0]:
+            return
         for far, distance in enumerate(self.distances):
             for turn, (right, up) in enumerate(self.sides):
                 away = (self.clearance + GAP + distance) * view.point / math.hypot(right, up)
                 centre = x + right * (away + width / 2), y + up * (away + height / 2)
                 box = Box(*centre, width / 2, height / 2)
-                leader = None if distance < LEADER_FROM else (float(x), float(y))
-                yield Place(box, far + turn / len(self.sides), leader)
+                cost = 1.5 * far + turn / len(self.sides)
+                yield Place(box, cost, point, point if distance >= LEADER_FROM else None)
 
 
 @dataclass
 class LineLabel(Label):
-    """Along a straight line, beside it.
+    """Along a straight line, above or below it.
 
     Attributes
     ----------
@@ -233,21 +206,19 @@ class LineLabel(Label):
 
     def places(self, view: View, width: float, height: float) -> Iterator[Place]:
         """As in `Label`."""
-        seen = clipped(view.pixels([self.start, self.end]), view.frame)
+        seen = clipped(view.pixel(self.start), view.pixel(self.end), view.frame)
         if seen is None:
             return
         (x0, y0), (x1, y1) = seen
         length = math.hypot(x1 - x0, y1 - y0)
         angle = math.atan2(y1 - y0, x1 - x0)
         margin = EDGE * view.point
-        first = width * (0.5 - self.overhang) + margin
-        last = length - width / 2 - margin
-        if length == 0 or last < first:
+        first, last = width * (0.5 - self.overhang) + margin, length - width / 2 - margin
+        if last < first:
             return
         wanted = min(max(self.at * length, first), last)
         stride = max(height, width / 8)
-        places = [wanted, *np.arange(wanted - stride, first, -stride), *np.arange(wanted + stride, last, stride)]
-        for along in places:
+        for along in (wanted, *np.arange(wanted - stride, first, -stride), *np.arange(wanted + stride, last, stride)):
             for below in (False, True):
                 aside = (GAP * view.point + height / 2) * (-1 if below else 1)
                 box = Box(
@@ -257,7 +228,7 @@ class LineLabel(Label):
                     height / 2,
                     angle,
                 )
-                yield Place(box, 4 * abs(along - wanted) / length + (0.7 if below else 0.0))
+                yield Place(box, 4 * abs(along - wanted) / length + (2.0 if below else 0.0))
 
 
 @dataclass
@@ -268,90 +239,93 @@ class Note(Label):
         """As in `Label`."""
         left, bottom, right, top = view.frame
         margin = EDGE * view.point
-        stride = 4 * view.point
-        steps = np.arange(0.0, max((top - bottom) * 0.6 - height, stride), stride)
-        for step in steps:
-            yield Place(
-                Box(right - margin - width / 2, bottom + margin + height / 2 + step, width / 2, height / 2), step / 1e3
-            )
-        for step in steps:
-            yield Place(
-                Box(left + margin + width / 2, top - margin - height / 2 - step, width / 2, height / 2), 1 + step / 1e3
-            )
+        lines = height / (float(self.text.get_fontsize()) * view.point)
+        stride = 3 * view.point
+        for step in np.arange(0.0, max((top - bottom) * 0.6 - height, stride), stride):
+            cost = 0.4 * lines + 0.08 * step / view.point
+            lower = Box(right - margin - width / 2, bottom + margin + height / 2 + step, width / 2, height / 2)
+            upper = Box(left + margin + width / 2, top - margin - height / 2 - step, width / 2, height / 2)
+            yield Place(lower, cost)
+            yield Place(upper, cost + 3.0)
 
 
-def paragraph(text: str, widths: Sequence[int] = (66, 54, 44, 36, 30, 24)) -> tuple[str, ...]:
-    """Return a text in lines of at most so many characters, for each width."""
-    return tuple(dict.fromkeys("\n".join(textwrap.wrap(text, width, break_long_words=False)) for width in widths))
+def paragraph(*texts: str, widths: Sequence[int] = (66, 54, 44, 36, 30, 24)) -> tuple[tuple[str, float], ...]:
+    """Return wordings for a `Note`: each text, the longest first, in lines of at most so many characters."""
+    wrapped: dict[str, float] = {}
+    for shortness, text in enumerate(texts):
+        for width in widths:
+            lines = "\n".join(textwrap.wrap(text, width, break_long_words=False))
+            wrapped.setdefault(lines, 2.0 * shortness)
+    return tuple(wrapped.items())
 
 
-def clipped(line: Array, frame: tuple[float, float, float, float]) -> tuple[Pair, Pair] | None:
-    """Return the part of a segment within a rectangle (left, bottom, right, top), None where there is none."""
-    (x0, y0), (x1, y1) = line.tolist()
-    first, last = 0.0, 1.0
-    for start, step, low, high in ((x0, x1 - x0, frame[0], frame[2]), (y0, y1 - y0, frame[1], frame[3])):
-        if step == 0:
-            if not low <= start <= high:
-                return None
-            continue
-        enter, leave = sorted(((low - start) / step, (high - start) / step))
-        first, last = max(first, enter), min(last, leave)
-    if first >= last:
-        return None
-    return (
-        (x0 + first * (x1 - x0), y0 + first * (y1 - y0)),
-        (x0 + last * (x1 - x0), y0 + last * (y1 - y0)),
-    )
-
-
-@dataclass
 class _Obstacles:
-    """What labels keep clear of, in pixels: lines with what crossing one costs, and areas that are taken."""
+    """What labels keep clear of, in pixels: lines with what crossing one costs, points, and areas that are taken."""
 
-    segments: Array
-    costs: Array
-    taken: list[Box]
+    def __init__(self, view: View, segments: Array, costs: Array, points: Array, taken: Array) -> None:
+        self.view, self.segments, self.costs, self.points, self.taken = view, segments, costs, points, taken
 
-    def cost(self, place: Place, view: View) -> float:
-        """Cost of a place; infinite where it is taken or outside the frame."""
-        box = place.box
-        if not view.holds(box) or any(box.overlaps(other) for other in self.taken):
-            return math.inf
-        cost = place.cost
-        if len(self.segments):
-            cost += float(self.costs[box.crossed_by(self.segments)].sum())
+    def with_label(self, place: Place) -> _Obstacles:
+        """The same, and one more label, with its thin line, to keep clear of."""
+        taken = np.vstack([self.taken, rows([place.box.grown(EDGE * self.view.point / 2)])])
+        segments, costs = self.segments, self.costs
         if place.leader_from is not None:
-            leader = np.array([[*place.leader_from, *box.nearest(*place.leader_from)]])
-            if any(other.crossed_by(leader)[0] for other in self.taken if not _contains(other, place.leader_from)):
-                return math.inf
-        return cost
+            segments = np.vstack([segments, [*place.leader_from, *place.box.nearest(place.leader_from)]])
+            costs = np.append(costs, CLEAR / 2)
+        return _Obstacles(self.view, segments, costs, self.points, taken)
+
+    def cost(self, places: Sequence[Place]) -> Array:
+        """Cost of each place; infinite where it is taken or outside the frame."""
+        point = self.view.point
+        boxes = rows([place.box for place in places])
+        cost = np.array([place.cost for place in places])
+        breathing = boxes + np.array([0.0, 0.0, BREATH * point, BREATH * point, 0.0])
+        cost += crossing(breathing, self.segments) @ self.costs
+        free = within(boxes, self.view.frame, EDGE * point / 2) & ~overlapping(boxes, self.taken).any(axis=1)
+        of_points = [index for index, place in enumerate(places) if place.point is not None]
+        if of_points:
+            own = distances(boxes[of_points], np.array([places[of_points[0]].point]))[:, 0]
+            other = distances(boxes[of_points], self.points).min(axis=1, initial=math.inf)
+            cost[of_points] += np.where(other < own - 0.1, MISTAKABLE, 0.0)
+        led = [index for index, place in enumerate(places) if place.leader_from is not None]
+        if led:
+            free[led] &= self._leaders_are_free([places[index] for index in led])
+        return np.where(free, cost, math.inf)
+
+    def _leaders_are_free(self, places: Sequence[Place]) -> Any:
+        """Whether the thin lines cross no area that is taken, but that of the point they come from."""
+        ends = [(place.leader_from, place.box.nearest(place.leader_from)) for place in places if place.leader_from]
+        crossed = crossing(self.taken, np.array([[*start, *end] for start, end in ends]))
+        from_here = distances(self.taken, np.array([ends[0][0]])) == 0
+        return ~(crossed & ~from_here).any(axis=0)
 
 
-def _contains(box: Box, point: Pair) -> bool:
-    return abs(box.x - point[0]) < box.half_width and abs(box.y - point[1]) < box.half_height
+class _Outcome(NamedTuple):
+    """What became of a label: its cost, its words, and its place, None where it is left out."""
+
+    cost: float
+    wording: str
+    place: Place | None
 
 
 @dataclass
 class _Chart:
-    """Lines and markers of the chart, in data coordinates."""
+    """Lines, markers and labelled points of the chart, in data coordinates."""
 
     lines: list[tuple[list[Pair], float]] = field(default_factory=list)
     markers: list[tuple[Pair, float]] = field(default_factory=list)
+    points: list[Pair] = field(default_factory=list)
 
     def obstacles(self, view: View) -> _Obstacles:
-        segments: list[Array] = []
-        costs: list[float] = []
-        for points, cost in self.lines:
-            pixels = view.pixels(points)
+        """All of it in pixels."""
+        segments, costs = [np.empty((0, 4))], []
+        for line, cost in self.lines:
+            pixels = view.pixels(line)
             segments.append(np.hstack([pixels[:-1], pixels[1:]]))
-            costs += [cost] * (len(points) - 1)
-        taken = []
-        if self.markers:
-            centres = view.pixels([at for at, _ in self.markers])
-            for (x, y), (_, radius) in zip(centres.tolist(), self.markers, strict=True):
-                taken.append(Box(x, y, radius * view.point, radius * view.point))
-        joined = np.vstack(segments) if segments else np.empty((0, 4))
-        return _Obstacles(joined, np.asarray(costs, dtype=float), taken)
+            costs += [cost] * (len(line) - 1)
+        points = view.pixels(self.points) if self.points else np.empty((0, 2))
+        markers = [Box(*view.pixel(at), radius * view.point, radius * view.point) for at, radius in self.markers]
+        return _Obstacles(view, np.vstack(segments), np.asarray(costs, dtype=float), points, rows(markers))
 
 
 class LabelLayer(Artist):
@@ -362,100 +336,104 @@ class LabelLayer(Artist):
         self.set_zorder(-1e6)  # drawn first, so that the labels stand where they belong when their turn comes
         self.set_in_layout(False)
         self._labels: list[Label] = []
-        self._leaders: dict[int, Line2D] = {}
+        self._leaders: list[Line2D] = []
         self._chart = _Chart()
         self._placed_for: Any = None
         ax.add_artist(self)
 
     def line(self, points: Sequence[Pair], cost: float) -> None:
-        """Add a line that labels keep clear of: from `CLEAR` on they rather change their wording than cross it."""
+        """Add a line, with what it costs a label to cross it."""
         self._chart.lines.append((list(points), cost))
 
     def marker(self, at: Pair, radius: float) -> None:
         """Add a marker that no label covers. [point]"""
         self._chart.markers.append((at, radius))
 
-    def add(self, label: Label) -> None:
-        """Add a label; its text takes part from the next drawing on."""
-        axes = self.axes
-        assert isinstance(axes, Axes)
+    def add(self, ax: Axes, label: Label) -> None:
+        """Add a label to the axes of the layer; it gets words and place when they are drawn."""
         label.text.set(ha="center", va="center", zorder=10, clip_on=False, in_layout=False)
-        self._labels.append(label)
-        axes.add_artist(label.text)
-        leader = Line2D([], [], color=FAINT, linewidth=0.6, zorder=9, visible=False)
+        leader = Line2D([], [], color=FAINT, linewidth=0.6, zorder=3.5, visible=False)
         leader.set_in_layout(False)
-        self._leaders[id(label)] = axes.add_line(leader)
+        if isinstance(label, PointLabel):
+            self._chart.points.append(label.at)
+        self._labels.append(label)
+        self._leaders.append(leader)
+        ax.add_artist(label.text)
+        ax.add_line(leader)
 
     def draw(self, renderer: RendererBase) -> None:
         """Place the labels anew where the axes have changed."""
-        axes, figure = self.axes, self.get_figure(root=True)
-        if not self.get_visible() or not isinstance(axes, Axes) or figure is None:
+        axes: Any = self.axes
+        if axes is None or not self.get_visible():
             return
-        point = renderer.points_to_pixels(1.0)
-        state = (axes.bbox.bounds, axes.get_xlim(), axes.get_ylim(), figure.dpi, point, type(renderer))
+        point = float(np.asarray(renderer.points_to_pixels(1.0)))
+        frame = tuple(axes.bbox.extents.round(2).tolist())  # a layout engine never comes to rest in the last digits
+        state = (frame, axes.get_xlim(), axes.get_ylim(), point, type(renderer))
         if state != self._placed_for:
-            x0, y0, x1, y1 = axes.bbox.extents
-            self._place(View(axes.transData, (x0, y0, x1, y1), point), renderer)
+            view = View(axes.transData, frame, point)
+            outcomes = self._settle(view, renderer)
+            for label, leader, outcome in zip(self._labels, self._leaders, outcomes, strict=True):
+                _show(label, leader, outcome, view)
             self._placed_for = state
 
-    def _place(self, view: View, renderer: RendererBase) -> None:
-        obstacles = self._chart.obstacles(view)
-        for label in sorted(self._labels, key=lambda label: label.rank):
-            wording, place = self._best(label, view, obstacles, renderer)
-            if place is not None:
-                obstacles.taken.append(place.box.grown(EDGE * view.point / 2))
-            self._show(label, wording, place, view)
+    def _settle(self, view: View, renderer: RendererBase) -> list[_Outcome]:
+        """The best of a few attempts, outcomes in the order of the labels."""
+        sizes = [[_size(label.text, wording, renderer) for wording, _ in label.wordings] for label in self._labels]
+        start = self._chart.obstacles(view)
+        first: set[int] = set()
+        best: tuple[float, list[_Outcome]] | None = None
+        for _ in range(ATTEMPTS):
+            obstacles = start
+            outcomes: dict[int, _Outcome] = {}
+            for index in sorted(range(len(self._labels)), key=lambda i: (i not in first, self._labels[i].rank)):
+                outcome = _choose(self._labels[index], sizes[index], obstacles)
+                if outcome.place is not None:
+                    obstacles = obstacles.with_label(outcome.place)
+                outcomes[index] = outcome
+            total = sum(outcome.cost for outcome in outcomes.values())
+            if best is None or total < best[0]:
+                best = total, [outcomes[index] for index in range(len(self._labels))]
+            struggling = {i for i, outcome in outcomes.items() if outcome.cost >= CLEAR and self._labels[i].required}
+            if struggling <= first:
+                break
+            first |= struggling
+        return [] if best is None else best[1]
 
-    def _best(
-        self, label: Label, view: View, obstacles: _Obstacles, renderer: RendererBase
-    ) -> tuple[str, Place | None]:
-        """The first wording with a free place, else the place that costs least where the label is required."""
-        fallback: tuple[float, str, Place] | None = None
-        for wording in label.wordings:
-            width, height = _size(label.text, wording, renderer)
-            best: tuple[float, Place] | None = None
-            for place in label.places(view, width, height):
-                if best is not None and place.cost >= best[0]:
-                    continue
-                cost = obstacles.cost(place, view)
-                if cost < (math.inf if best is None else best[0]):
-                    best = cost, place
-            if best is None:
-                continue
-            if best[0] < CLEAR:
-                return wording, best[1]
-            if fallback is None or best[0] < fallback[0]:
-                fallback = best[0], wording, best[1]
-        if fallback is None or not label.required:
-            return label.wordings[0], None
-        return fallback[1:]
 
-    def _show(self, label: Label, wording: str, place: Place | None, view: View) -> None:
-        text, leader = label.text, self._leaders[id(label)]
-        text.set_visible(place is not None)
-        leader.set_visible(place is not None and place.leader_from is not None)
-        if place is None:
-            return
-        box = place.box
-        back = view.transform.inverted()
-        text.set_text(wording)
-        text.set_position(tuple(back.transform((box.x, box.y))))
-        text.set_rotation(math.degrees(box.angle))
-        if place.leader_from is not None:
-            ends = back.transform([place.leader_from, box.nearest(*place.leader_from)])
-            leader.set_data(ends[:, 0], ends[:, 1])
+def _choose(label: Label, sizes: Sequence[Pair], obstacles: _Obstacles) -> _Outcome:
+    """The wording and the place that cost least together."""
+    best = _Outcome(MISSING if label.required else CLEAR, "", None)
+    for (wording, scarcity), (width, height) in zip(label.wordings, sizes, strict=True):
+        places = [place for place in label.places(obstacles.view, width, height) if scarcity + place.cost < best.cost]
+        if places:
+            costs = scarcity + obstacles.cost(places)
+            least = int(costs.argmin())
+            if costs[least] < best.cost:
+                best = _Outcome(float(costs[least]), wording, places[least])
+    return best
+
+
+def _show(label: Label, leader: Line2D, outcome: _Outcome, view: View) -> None:
+    text, place = label.text, outcome.place
+    text.set_visible(place is not None)
+    leader.set_visible(place is not None and place.leader_from is not None)
+    if place is None:
+        return
+    box, back = place.box, view.transform.inverted()
+    text.set_text(outcome.wording)
+    text.set_position(tuple(back.transform((box.x, box.y))))
+    text.set_rotation(math.degrees(box.angle))
+    if isinstance(label, Note):
+        text.set_multialignment("right" if 2 * box.x > view.frame[0] + view.frame[2] else "left")
+    if place.leader_from is not None:
+        ends = back.transform([place.leader_from, box.nearest(place.leader_from)])
+        leader.set_data(ends[:, 0], ends[:, 1])
 
 
 def _size(text: Text, wording: str, renderer: RendererBase) -> Pair:
     """Size of a wording in a text's font, upright. [pixel]"""
+    figure: Any = text.figure
     scratch = Text(0, 0, wording, fontproperties=text.get_fontproperties())
-    scratch.set_figure(text.get_figure(root=True))  # type: ignore[arg-type]
+    scratch.set_figure(figure)
     extent = scratch.get_window_extent(renderer)
     return extent.width, extent.height
-
-
-def halo_text(size: float, gid: str, *, color: str = INK, weight: str = "normal") -> HaloText:
-    """Return a text for a label, still without words and place."""
-    text = HaloText(0.0, 0.0, "", fontsize=size, color=color, fontweight=weight)
-    text.set_gid(gid)
-    return text

@@ -5,7 +5,8 @@ Text is dark and at least 8 points; colour is for lines and markers.
 
 References
 ----------
-Okabe, Ito (2008), "Color Universal Design: how to make figures and presentations that are friendly to colorblind people".
+Okabe, Ito (2008), "Color Universal Design: how to make figures and presentations that are friendly to colorblind
+people".
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ ORANGE, SKY, BLACK = "#e69f00", "#56b4e9", "#000000"
 SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 """Okabe-Ito colours in order of use; the yellow is left out, since it is too light for a line."""
 
+SERIES_TEXT = ("#004b76", "#8a3d00", "#005c43", "#7a3d5f", "#6b4a00", "#1f5673", BLACK)
+"""The same hues for text, dark enough to read (at least 7:1 on white)."""
+
 LINE_STYLES: tuple[Any, ...] = (
     "solid",
     (0, (6, 2)),
@@ -50,7 +54,8 @@ LABEL_SIZE = 8.5
 RESOLUTION_DPI = 150
 
 _DESCRIPTION = "rooflinellm_description"
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
+    "figure.figsize": (8.0, 5.0),
     "font.size": 9,
     "axes.edgecolor": QUIET,
     "axes.labelcolor": INK,
@@ -126,7 +131,7 @@ def describe(ax: Axes) -> str:
 
 
 def save(chart: Axes | Figure, path: str | os.PathLike[str], *, dpi: float = RESOLUTION_DPI) -> None:
-    """Write a chart to a file, with its description inside; the same chart gives the same bytes.
+    """Write a chart to a file, with its description inside; a chart made anew gives the same bytes.
 
     Text stays text in an SVG, and the parts of the chart have names (``id``).
 
@@ -144,7 +149,8 @@ def save(chart: Axes | Figure, path: str | os.PathLike[str], *, dpi: float = RES
     InvalidRequest
         Another ending.
     """
-    figure = chart if isinstance(chart, Figure) else chart.get_figure(root=True)
+    parent: Any = chart if isinstance(chart, Figure) else chart.figure
+    figure = None if parent is None else parent.figure  # of a subfigure, the whole
     kind = Path(path).suffix.lower().lstrip(".")
     if kind not in ("png", "svg", "pdf"):
         raise InvalidRequest(f"'{kind}' is not one of png, svg, pdf", where="path")

@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 import stat
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.resources.abc import Traversable
@@ -20,7 +20,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from rooflinellm import _resources, _yaml
 from rooflinellm.errors import AmbiguousName, InvalidRequest, InvalidSpec, UnknownName, UnreadableFile
-from rooflinellm.specs.common import Entry, Spec, load
+from rooflinellm.specs.common import Entry, Spec, load, validate
 from rooflinellm.specs.parsing import shown
 
 MAX_SUGGESTIONS = 5
@@ -72,7 +72,10 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Shelf(Generic[_AnyEntry]):
-    """One kind of entry and where its files lie; `depth` is how many folders may stand between."""
+    """One kind of entry and where its files lie; `depth` is how many folders may stand between.
+
+    `merge` completes the fields of an entry with ``variant_of`` from those of the entry it names, if the kind has any.
+    """
 
     noun: str
     spec: type[_AnyEntry]
@@ -81,6 +84,7 @@ class Shelf(Generic[_AnyEntry]):
     depth: int = 0
     prefix: str = ""
     hint: str = ""
+    merge: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
 
 
 def _walk(folder: Traversable, depth: int) -> Iterator[Traversable]:
@@ -128,6 +132,36 @@ def _load_cached(spec: type[Spec], file: Traversable, stamp: Stamp | None) -> Sp
 def load_file(spec: type[_AnySpec], file: Traversable, stamp: Stamp | None) -> _AnySpec:
     """Read and validate a file, once for each of its versions."""
     return cast(_AnySpec, _load_cached(spec, cast(Hashable, file), stamp))
+
+
+@lru_cache(maxsize=256)
+def _values(file: Traversable, stamp: Stamp | None) -> Any:
+    """Plain values of a file, read once for each of its versions."""
+    return _yaml.load(file)
+
+
+@lru_cache(maxsize=256)
+def _merge_cached(shelf: Shelf[Any], file: Traversable, stamp: Stamp | None, base: File) -> Spec:
+    text = _yaml.read_text(file)
+    assert shelf.merge is not None
+    merged = shelf.merge(_values(cast(Hashable, base.file), base.stamp), _yaml.parse(text, where=str(file)))
+    return cast(Spec, validate(shelf.spec, merged, where=str(file), text=text))
+
+
+def _load_entry(shelf: Shelf[_AnyEntry], file: Traversable, stamp: Stamp | None) -> _AnyEntry:
+    """Read and validate an entry, a variant on top of the entry it varies."""
+    name = None
+    if shelf.merge is not None:
+        values = _values(cast(Hashable, file), stamp)
+        name = values.get("variant_of") if isinstance(values, Mapping) else None
+    if name is None:
+        return load_file(shelf.spec, file, stamp)
+    base = index_of(shelf).find(name) if isinstance(name, str) else None
+    below = None if base is None else _values(cast(Hashable, base.file), base.stamp)
+    if base is None or not isinstance(below, Mapping) or "variant_of" in below:
+        message = f"variant_of {shown(str(name))} is no {shelf.noun}, or a variant itself"
+        raise InvalidSpec(message, where=f"{file}, field variant_of")
+    return cast(_AnyEntry, _merge_cached(shelf, cast(Hashable, file), stamp, base))
 
 
 @lru_cache(maxsize=8192)
@@ -284,7 +318,7 @@ def get(shelf: Shelf[_AnyEntry], name: object) -> _AnyEntry | None:
     text = text_of(name, shelf.noun)
     if isinstance(name, os.PathLike) or text.lower().endswith(YAML_SUFFIXES):
         path = Path(os.path.expanduser(text))
-        return load_file(shelf.spec, path, stamp_of(path))
+        return _load_entry(shelf, path, stamp_of(path))
     file = index_of(shelf).find(text)
     return None if file is None else open_entry(shelf, file)
 
@@ -293,7 +327,7 @@ def open_entry(shelf: Shelf[_AnyEntry], file: File) -> _AnyEntry:
     """Read the entry of a file, whose name must be the entry's id."""
     if file.stamp == _UNREADABLE:
         stamp_of(file.file)
-    spec = load_file(shelf.spec, file.file, file.stamp)
+    spec = _load_entry(shelf, file.file, file.stamp)
     if spec.id != shelf.prefix + file.stem:
         message = f"id '{spec.id}' is not the file's name; expected '{shelf.prefix}{file.stem}'"
         raise InvalidSpec(message, where=f"{file.file}, field id", next_step="Rename the file, or change the id.")

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from rooflinellm.specs.common import Count, Entry, Spec
+from rooflinellm.specs.weights import FileWeights
 
 MAX_LAYERS = 10_000
 
@@ -18,7 +19,8 @@ class Attention(Spec):
     `window` counts the newest token itself; `chunk` attends within fixed chunks of so many tokens instead (Llama 4).
     `qk_norm`: ``head`` norms each head (one vector of head size for queries and one for keys), ``full`` norms the whole
     projection. `kv`: ``shared`` reads another layer's cache and holds none; `kv_projections` tells whether it still has
-    the weights. `value_is_key`: keys serve as values, there is no value projection (the cache holds both all the same).
+    the weights (which no pass reads then). `value_is_key`: keys serve as values, there is no value projection (the cache
+    holds both all the same).
     """
 
     kind: Literal["attention"]
@@ -57,15 +59,22 @@ class Attention(Spec):
 
 
 class Indexer(Spec):
-    """Lightning indexer of sparse attention: its own keys choose the `top_k` tokens that the attention reads."""
+    """Lightning indexer of sparse attention: its own keys choose the `top_k` tokens that the attention reads.
+
+    A `shared` one takes the choice of an earlier layer's, and has neither weights nor keys. A key stands for `ratio`
+    tokens, and `top_k` counts keys.
+    """
 
     heads: Count
     head_dim: Count
     top_k: Count
+    ratio: Count = 1
+    shared: bool = False
 
 
 class LatentAttention(Spec):
-    """Multi-head latent attention: a token's keys and values are one latent of `kv_rank` and a rotary key of `rope_dim`.
+    """Multi-head latent attention: a token's keys and values are one latent of `kv_rank` and a rotary key of
+    `rope_dim`.
 
     `q_rank` None projects queries directly.
     """
@@ -75,7 +84,7 @@ class LatentAttention(Spec):
     q_rank: Count | None = None
     kv_rank: Count
     nope_dim: Count
-    rope_dim: Count
+    rope_dim: Annotated[int, Field(ge=0, le=10**9)]
     v_head_dim: Count
     indexer: Indexer | None = None
 
@@ -83,6 +92,39 @@ class LatentAttention(Spec):
     def latent_dim(self) -> int:
         """Elements cached for one token."""
         return self.kv_rank + self.rope_dim
+
+
+class CompressedAttention(Spec):
+    """Attention with one key/value head whose keys serve as values, each cached once (DeepSeek-V4).
+
+    A query sees the last `window` tokens and, with a `ratio`, entries that stand for so many tokens each. An `indexer`
+    chooses `top_k` of those; without one all are read. Queries come from a rank, the output passes through `output_groups`
+    groups of a rank each.
+    """
+
+    kind: Literal["compressed"]
+    heads: Count
+    head_dim: Count
+    q_rank: Count
+    output_groups: Count
+    output_rank: Count
+    window: Annotated[int, Field(ge=2, le=10**9)]
+    ratio: Annotated[int, Field(ge=2, le=10**6)] | None = None
+    indexer: Indexer | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CompressedAttention:
+        if (self.heads * self.head_dim) % self.output_groups:
+            raise ValueError(f"heads x head_dim is no multiple of output_groups {self.output_groups}")
+        if self.indexer is not None and (self.indexer.shared or self.indexer.ratio != self.ratio):
+            raise ValueError("an indexer needs keys of its own for as many tokens as the entries it chooses from")
+        return self
+
+
+class CompressedLatents(LatentAttention):
+    """The cache of `CompressedAttention` beyond its window: one latent for `ratio` tokens."""
+
+    ratio: Count
 
 
 class DeltaNet(Spec):
@@ -102,12 +144,16 @@ class DeltaNet(Spec):
 
 
 class KimiDelta(Spec):
-    """Kimi delta attention: a delta net whose decay is a low-rank projection for each channel."""
+    """Kimi delta attention: a delta net with a decay for each channel.
+
+    Decay and output gate are projections of the rank of one head, or of `full_rank`.
+    """
 
     kind: Literal["kda"]
     heads: Count
     head_dim: Count
     conv_kernel: Count = 4
+    full_rank: bool = False
 
     @property
     def conv_channels(self) -> int:
@@ -116,7 +162,7 @@ class KimiDelta(Spec):
 
 
 class Mamba(Spec):
-    """Selective state space of the first kind, a scan on the vector units. `inner_norms`: norms of dt, B and C (Jamba)."""
+    """Selective state space of the first kind, a scan on the vector units. `inner_norms`: norms of dt, B, C (Jamba)."""
 
     kind: Literal["mamba"]
     inner: Count
@@ -179,7 +225,8 @@ class NoMixer(Spec):
 
 
 Recurrent = DeltaNet | KimiDelta | Mamba | Mamba2 | ShortConvolution | LightningAttention
-Mixer = Annotated[Attention | LatentAttention | Recurrent | NoMixer, Field(discriminator="kind")]
+Softmax = Attention | LatentAttention | CompressedAttention
+Mixer = Annotated[Softmax | Recurrent | NoMixer, Field(discriminator="kind")]
 
 
 class GatedFFN(Spec):
@@ -202,7 +249,8 @@ class PlainFFN(Spec):
 class MixtureOfExperts(Spec):
     """Router and experts; `shared_intermediate` is the width of all shared experts together.
 
-    `expert_hidden` is the size the experts work in where a projection leads into it and out of it again.
+    `expert_hidden` is the size the experts work in where a projection leads into it and out of it again (the extra tensors
+    ``ffn_latent_down`` and ``ffn_latent_up``).
     """
 
     kind: Literal["moe"]
@@ -260,7 +308,7 @@ class Block(Spec):
     extra: tuple[ExtraTensor, ...] = ()
 
     @property
-    def mixers(self) -> tuple[Attention | LatentAttention | Recurrent | NoMixer, ...]:
+    def mixers(self) -> tuple[Softmax | Recurrent | NoMixer, ...]:
         """The token mixers, one or two."""
         return (self.mixer,) if self.beside is None else (self.mixer, self.beside)
 
@@ -289,10 +337,11 @@ class MtpModule(Spec):
 class ModelEntry(Entry):
     """One model.
 
-    `extra` are tensors outside the layers. `mtp` is the multi-token-prediction module and `tower_params` what vision and
-    audio towers hold; neither counts among the parameters of the text model. `rope_factors` is the number of frequency
-    factors that a GGUF file stores beside the parameters (Llama 3.1's scaling of rotary positions: half the head size);
-    other files leave them to the code.
+    `extra` are tensors outside the layers. `mtp` is the multi-token-prediction module and `tower_params` what vision
+    and audio towers hold; neither counts among the parameters of the text model. `rope_factors` is the number of
+    frequency factors that a GGUF file stores beside the parameters (Llama 3.1's scaling of rotary positions: half the
+    head size); other files leave them to the code. `file` is what importers add: the bytes of the file at hand; it is
+    no part of a written entry.
     """
 
     family: str
@@ -312,6 +361,7 @@ class ModelEntry(Entry):
     mtp: MtpModule | None = None
     tower_params: Annotated[int, Field(ge=1)] | None = None
     published: Published | None = None
+    file: Annotated[FileWeights | None, Field(exclude=True)] = None
 
     @model_validator(mode="after")
     def _bounded(self) -> ModelEntry:

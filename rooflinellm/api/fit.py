@@ -1,0 +1,458 @@
+"""Does it fit: this model in this format on this hardware, which formats and contexts do, and what would hold it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rooflinellm import catalog
+from rooflinellm.api import lookup
+from rooflinellm.api.arguments import scalar_count
+from rooflinellm.api.estimate import estimate
+from rooflinellm.api.lookup import Name
+from rooflinellm.api.options import Options
+from rooflinellm.errors import RooflineError, RooflineWarning
+from rooflinellm.operators.model import ModelSpec
+from rooflinellm.render import (
+    Column,
+    Table,
+    count_text,
+    device_text,
+    fits_text,
+    gib_text,
+    memory_table,
+    system_text,
+    tokens_text,
+    weights_text,
+    what_text,
+)
+from rooflinellm.results import Estimate, MemoryPlan
+from rooflinellm.specs.formats import FormatSpec
+from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
+from rooflinellm.specs.model import ModelEntry
+from rooflinellm.units import BITS_PER_BYTE, GIB, format_gib, significant
+
+MAX_ALTERNATIVES = 6
+MAX_DEVICES = 8
+EDGE_FORMATS, EDGE_BEFORE = 14, 4
+
+
+@dataclass(frozen=True, slots=True)
+class FormatFit:
+    """One weight format on the same hardware.
+
+    Attributes
+    ----------
+    weights : str
+        The format.
+    bits_per_weight : float
+        All weights over all parameters. [bit]
+    resident_weight_bytes, total_bytes : int
+        The weights, and everything at the wanted context. [byte]
+    fits : bool or None
+        At the wanted context and batch; None where the capacity is not known.
+    max_context_tokens : int or None
+        Longest context of a sequence that fits; 0 where not even the shortest does. [token]
+    decode_tokens_per_s : float
+        Expected rate of one request with the wanted context full. [tokens/s]
+    """
+
+    weights: str
+    bits_per_weight: float
+    resident_weight_bytes: int
+    total_bytes: int
+    fits: bool | None
+    max_context_tokens: int | None
+    decode_tokens_per_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The attributes."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareFit:
+    """Other hardware that holds the same.
+
+    Attributes
+    ----------
+    hardware, name : str
+        What to type, and how it is called.
+    usable_bytes, total_bytes : int
+        What programs get of its memory, and what is needed there. [byte]
+    max_context_tokens : int
+        Longest context of a sequence that fits. [token]
+    decode_tokens_per_s : float
+        Expected rate of one request with the wanted context full. [tokens/s]
+    """
+
+    hardware: str
+    name: str
+    usable_bytes: int
+    total_bytes: int
+    max_context_tokens: int
+    decode_tokens_per_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The attributes."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """The answer of `fit`.
+
+    Attributes
+    ----------
+    model : ModelSpec
+        The model.
+    hardware : SystemSpec
+        The devices.
+    weights, kv, engine : str
+        Canonical names.
+    context_limit, batch : int
+        The wanted context of each sequence, and how many there are. [token], [-]
+    memory : MemoryPlan
+        What takes the memory, and where it lies.
+    formats : tuple of FormatFit
+        The formats that the engine can run there, the largest first.
+    alternatives : tuple of HardwareFit
+        Where it does not fit, what would hold it: more of the same devices, then the next larger ones.
+    warnings : tuple of str
+        What makes the answer an "as if".
+    """
+
+    model: ModelSpec
+    hardware: SystemSpec
+    weights: str
+    kv: str
+    engine: str
+    context_limit: int
+    batch: int
+    memory: MemoryPlan
+    formats: tuple[FormatFit, ...]
+    alternatives: tuple[HardwareFit, ...]
+    warnings: tuple[str, ...]
+    _estimate: Estimate
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it fits; None where the capacity is not known."""
+        return None if self.memory.fits is None else bool(self.memory.fits)
+
+    @property
+    def headroom_bytes(self) -> int | None:
+        """Usable memory that is left, negative where it lacks; None where the capacity is not known. [byte]"""
+        usable = self.memory.usable_bytes
+        return None if usable is None else int(usable - self.memory.total_bytes)
+
+    @property
+    def best_format(self) -> FormatFit | None:
+        """The largest format that fits."""
+        return next((each for each in self.formats if each.fits), None)
+
+    def __repr__(self) -> str:
+        answer = {True: "fits", False: "does not fit", None: "unknown"}[self.fits]
+        return (
+            f"FitResult({self.model.id} {self.weights} on {self.hardware.id}: {answer}, "
+            f"{format_gib(self.memory.total_bytes)} at {self.context_limit:,} tokens)"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, in base units, the unit in each key."""
+        return {
+            "model": self.model.id,
+            "hardware": self.hardware.id,
+            "weights": self.weights,
+            "kv": self.kv,
+            "engine": self.engine,
+            "context_limit": self.context_limit,
+            "batch": self.batch,
+            "fits": self.fits,
+            "headroom_bytes": self.headroom_bytes,
+            "memory": self.memory.to_dict(),
+            "best_format": None if self.best_format is None else self.best_format.weights,
+            "formats": [each.to_dict() for each in self.formats],
+            "alternatives": [each.to_dict() for each in self.alternatives],
+            "warnings": list(self.warnings),
+        }
+
+    def tables(self, *, all_formats: bool = True) -> list[Table]:
+        """The answer, memory by part and device, formats (all, or those around the edge), what else would hold it."""
+        tables = [self._memory_table()]
+        if len(self.memory.placement) > 1:
+            tables.append(_placement_table(self.memory))
+        tables.append(self._format_table(self.formats if all_formats else self._formats_at_the_edge()))
+        if self.alternatives:
+            tables.append(self._alternative_table())
+        return tables
+
+    def _memory_table(self) -> Table:
+        memory = self.memory
+        table = memory_table(memory)
+        sequences = "" if self.batch == 1 else f" for each of {self.batch:,} requests"
+        notes = [f"wanted: {self.context_limit:,} tokens of context{sequences}, KV cache in {self.kv}"]
+        if self.fits is None:
+            notes.append(state_capacity(self.hardware))
+        elif memory.max_context_tokens:
+            whole = memory.max_context_tokens >= self.model.max_context_tokens
+            all_of_it = ", all that the model is made for" if whole else ""
+            notes.append(f"longest context that fits: {memory.max_context_tokens:,} tokens{all_of_it}")
+            if memory.max_batch:
+                notes.append(f"most requests of {self.context_limit:,} tokens at once: {memory.max_batch:,}")
+        answer = fits_text(memory, self.context_limit)
+        return Table(table.columns, table.rows, what_text(self._estimate), notes, answer)
+
+    def _formats_at_the_edge(self) -> list[FormatFit]:
+        """The largest formats that fit with the next larger ones, and the one that was asked for."""
+        first = next((index for index, each in enumerate(self.formats) if each.fits is not False), len(self.formats))
+        start = max(min(first - EDGE_BEFORE, len(self.formats) - EDGE_FORMATS), 0)
+        shown = range(start, start + EDGE_FORMATS)
+        return [each for index, each in enumerate(self.formats) if index in shown or each.weights == self.weights]
+
+    def _format_table(self, formats: Sequence[FormatFit]) -> Table:
+        at = tokens_text(self.context_limit)
+        rows = [
+            [
+                weights_text(each.weights) + (" *" if each.weights == self.weights else ""),
+                f"{each.bits_per_weight:.2f}",
+                gib_text(each.resident_weight_bytes),
+                gib_text(each.total_bytes),
+                _YES_NO[each.fits],
+                "–" if not each.max_context_tokens else count_text(each.max_context_tokens),
+                "–" if each.fits is False else significant(each.decode_tokens_per_s),
+            ]
+            for each in formats
+        ]
+        columns = [
+            Column("format", "left"),
+            Column("bits", drop=1),
+            Column("weights, GiB", drop=1),
+            Column(f"total at {at}, GiB"),
+            Column("fits", "left"),
+            Column("longest context"),
+            Column(f"decode at {at}, tok/s", drop=1),
+        ]
+        notes = ["* what was asked for"] if any(each.weights == self.weights for each in formats) else []
+        if hidden := len(self.formats) - len(formats):
+            notes.append(f"{hidden} more formats: -v")
+        return Table(columns, rows, notes=notes)
+
+    def _alternative_table(self) -> Table:
+        rows = [
+            [
+                each.hardware,
+                each.name,
+                gib_text(each.total_bytes),
+                gib_text(each.usable_bytes),
+                count_text(each.max_context_tokens),
+                significant(each.decode_tokens_per_s),
+            ]
+            for each in self.alternatives
+        ]
+        columns = [
+            Column("would hold it", "left"),
+            Column("", "left", drop=3),
+            Column("needs, GiB", drop=2),
+            Column("usable, GiB"),
+            Column("longest context", drop=1),
+            Column(f"decode at {tokens_text(self.context_limit)}, tok/s"),
+        ]
+        return Table(columns, rows)
+
+    def __str__(self) -> str:
+        return "\n\n".join(table.to_text() for table in self.tables())
+
+    def _repr_html_(self) -> str:
+        return "".join(table.to_html() for table in self.tables())
+
+
+_YES_NO = {True: "yes", False: "no", None: "?"}
+
+
+def state_capacity(system: SystemSpec) -> str:
+    """What to type so that the capacity is known."""
+    device = system.device
+    if device.kind == "cpu":
+        return f"say how much memory there is: '{device.id} + ddr5-5600x2@64GiB', or {device.id}@64GiB"
+    return f"say how much memory there is: {device.id}@64GiB"
+
+
+def _placement_table(memory: MemoryPlan) -> Table:
+    rows = [
+        [part.device, str(part.layers), gib_text(part.weight_bytes), gib_text(part.bytes)] for part in memory.placement
+    ]
+    return Table(
+        [Column("placement", "left"), Column("layers"), Column("weights, GiB"), Column("total, GiB")],
+        rows,
+    )
+
+
+def fit(
+    model: Name | ModelEntry | ModelSpec,
+    hardware: Name | HardwareSpec | SystemSpec,
+    *,
+    weights: str | FormatSpec | None = None,
+    kv: str | None = None,
+    engine: str | None = None,
+    context_limit: int = 8192,
+    batch: int = 1,
+    options: Options | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> FitResult:
+    """Say whether a model fits, in which formats and at which contexts, and what would hold it if not.
+
+    Parameters
+    ----------
+    model, hardware, weights, kv, engine, options, overrides
+        As in `estimate`.
+    context_limit : int
+        Context to hold for each sequence. [token]
+    batch : int
+        Sequences side by side. [-]
+
+    Returns
+    -------
+    FitResult
+
+    Raises
+    ------
+    InvalidRequest, UnknownName, AmbiguousName, MissingSpec
+        As in `estimate`.
+    """
+    context_limit, batch = scalar_count("context_limit", context_limit), scalar_count("batch", batch)
+    spec, system = lookup.model(model), lookup.system(hardware)
+    request = _Request(spec, kv, context_limit, batch, options, overrides)
+    wanted = request.on(system, weights, engine)
+    memory = wanted.memory
+    return FitResult(
+        model=wanted.model,
+        hardware=wanted.hardware,
+        weights=wanted.weights,
+        kv=wanted.kv,
+        engine=wanted.engine,
+        context_limit=context_limit,
+        batch=batch,
+        memory=memory,
+        formats=tuple(_formats(request, system, wanted)),
+        alternatives=tuple(_alternatives(request, system, wanted, weights, engine)) if memory.fits is False else (),
+        warnings=tuple(text for text in wanted.warnings if not text.startswith("memory:")),
+        _estimate=wanted,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is to be held, wherever that is: the whole context filled, without a word about what does not fit."""
+
+    model: ModelSpec
+    kv: str | None
+    context_limit: int
+    batch: int
+    options: Options | None
+    overrides: Mapping[str, Any] | None
+
+    def on(self, system: Name | SystemSpec, weights: str | FormatSpec | None, engine: str | None) -> Estimate:
+        """The next decode step at the end of the context; errors as in `estimate`."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RooflineWarning)
+            return estimate(
+                self.model,
+                system,
+                weights=weights,
+                kv=self.kv,
+                engine=engine,
+                prompt_tokens=0,
+                output_tokens=0,
+                context_tokens=self.context_limit,
+                context_limit=self.context_limit,
+                batch=self.batch,
+                options=self.options,
+                overrides=self.overrides,
+            )
+
+
+def _formats(request: _Request, system: SystemSpec, wanted: Estimate) -> list[FormatFit]:
+    """The formats of the engine's families that run there, the largest first."""
+    families = catalog.engine(wanted.engine)[0].format_families
+    found = []
+    for listed in catalog.list_formats():
+        if listed.id.partition(":")[0] not in families:
+            continue
+        try:
+            item = wanted if listed.id == wanted.weights else request.on(system, listed.id, wanted.engine)
+        except RooflineError:  # no compute path for it on this device, or a broken file of the user's
+            continue
+        memory = item.memory
+        found.append(
+            FormatFit(
+                weights=item.weights,
+                bits_per_weight=memory.resident_weight_bytes * BITS_PER_BYTE / item.model.total_params,
+                resident_weight_bytes=memory.resident_weight_bytes,
+                total_bytes=memory.total_bytes,
+                fits=None if memory.fits is None else bool(memory.fits),
+                max_context_tokens=memory.max_context_tokens,
+                decode_tokens_per_s=float(item.decode.tokens_per_s.expected),
+            )
+        )
+    return sorted(found, key=lambda each: (-each.resident_weight_bytes, each.weights))
+
+
+def _alternatives(
+    request: _Request, system: SystemSpec, wanted: Estimate, weights: str | FormatSpec | None, engine: str | None
+) -> Iterator[HardwareFit]:
+    """More of the same devices, then the devices with the least memory that is enough."""
+    left = MAX_ALTERNATIVES
+    for name in _candidates(system, int(wanted.memory.total_bytes)):
+        try:
+            item = request.on(name, weights, engine)
+        except RooflineError:  # the engine does not run there
+            continue
+        if item.memory.fits is not True:
+            continue
+        yield HardwareFit(
+            hardware=item.hardware.id,
+            name=system_text(item.hardware),
+            usable_bytes=item.memory.usable_bytes or 0,
+            total_bytes=item.memory.total_bytes,
+            max_context_tokens=item.memory.max_context_tokens,
+            decode_tokens_per_s=float(item.decode.tokens_per_s.expected),
+        )
+        left -= 1
+        if not left:
+            return
+
+
+def _candidates(system: SystemSpec, needed: int) -> Iterator[str | SystemSpec]:
+    """The least number of the same devices, then single devices by memory, the fastest of equals first."""
+    device = system.device
+    if device.usable_bytes and device.kind in ("gpu", "accelerator"):
+        least = max(-(-needed // device.usable_bytes), system.count + 1)
+        more = [count for count in (2, 3, 4, 6, MAX_DEVICES) if count >= least]
+        yield from (
+            system.model_copy(update={"name": f"{count}x {_label(system)}", "count": count}) for count in more[:1]
+        )
+    found = []
+    for listed in catalog.list_hardware():
+        try:
+            other = catalog.hardware(listed.id)
+        except RooflineError:
+            continue
+        if other.memory_bytes is None or other.usable_bytes is None or other.id == device.id:
+            continue
+        if other.kind == "accelerator" != device.kind:  # sold by the rack or by the hour, with an engine of its own
+            continue
+        share = other.usable_bytes / other.memory_bytes
+        sizes = other.memory.configurations_gib or (other.memory_bytes / GIB,)
+        enough = next((size for size in sizes if size * GIB * share >= needed * 0.9), None)
+        if enough is not None:
+            name = f"{other.id}@{enough:g}GiB" if other.memory.configurations_gib else other.id
+            found.append((enough * share, -other.memory_bandwidth_bytes_per_s, name))
+    yield from (name for _, _, name in sorted(found))
+
+
+def _label(system: SystemSpec) -> str:
+    """The device as it stands in the system's name, without a count."""
+    return device_text(system.device) if system.device.ad_hoc else system.device.id

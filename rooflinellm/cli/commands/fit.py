@@ -1,0 +1,67 @@
+"""`fit`: does it fit, which formats and contexts do, and what would hold it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rooflinellm.cli.inputs import COUNT, as_typed, subcommand, workload_options
+from rooflinellm.cli.output import Output, output_options
+from rooflinellm.cli.terminal import say
+
+if TYPE_CHECKING:
+    from rooflinellm.api.fit import FitResult
+
+ANSWER_IS_NO = 1
+
+
+@subcommand(
+    "fit llama-3.3-70b rtx-4090 --context 16k",
+    "fit gpt-oss-120b m3-max-40c@96GiB && echo it fits",
+    "fit qwen3-32b '2x rtx-3090' --weights Q6_K --kv q8_0 --json",
+)
+@click.argument("model")
+@click.argument("hardware")
+@click.option(
+    *("-c", "--context", "--context-limit", "context_limit"),
+    type=COUNT,
+    default=8_192,
+    metavar="N",
+    help="Context to hold for each request.  [default: 8192]",
+)
+@workload_options("weights", "kv", "engine", "batch")
+@click.option("-v", "--verbose", is_flag=True, help="Show every format of the engine.")
+@output_options
+def command(
+    model: str, hardware: str, context_limit: int, keywords: dict[str, Any], verbose: bool, output: Output
+) -> int:
+    """Whether it fits, in which formats, or on what instead.
+
+    The exit code is 1 where it does not fit, or where the capacity is not known.
+    """
+    from rooflinellm.api.fit import fit, state_capacity
+
+    result = fit(model, hardware, context_limit=context_limit, **keywords)
+    for text in result.warnings:
+        say("warning", as_typed(text))
+    output.write(
+        tables=lambda: result.tables(all_formats=verbose), payload=result.to_dict, records=lambda: _records(result)
+    )
+    if result.fits is None and not output.is_text:
+        say("error", f"the capacity of {result.hardware.device.id} is not known\n{state_capacity(result.hardware)}")
+    return 0 if result.fits else ANSWER_IS_NO
+
+
+def _records(result: FitResult) -> list[dict[str, Any]]:
+    """A row a format."""
+    shared = {
+        "model": result.model.id,
+        "hardware": result.hardware.id,
+        "kv": result.kv,
+        "engine": result.engine,
+        "context_limit": result.context_limit,
+        "batch": result.batch,
+        "usable_bytes": result.memory.usable_bytes,
+    }
+    return [{**shared, **each.to_dict()} for each in result.formats]

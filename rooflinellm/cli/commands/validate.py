@@ -1,0 +1,67 @@
+"""`validate`: predicted against measured."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from rooflinellm.cli.inputs import subcommand
+from rooflinellm.cli.output import Output, output_options
+from rooflinellm.cli.terminal import say
+
+GROUPINGS = ("population", "engine", "phase", "device", "model")
+QUALITIES = ("A", "AB", "ABC", "B", "BC", "AC", "C")
+
+
+@subcommand(
+    "validate llama-bench.json",
+    "validate results.csv --by device --rows rows.csv",
+    "validate log.md --hardware rtx-4090 --max-error 25",
+)
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("--rows", "rows_out", metavar="OUT.csv", help="Also write a line a row, predicted or skipped and why.")
+@click.option(
+    "--quality",
+    type=click.Choice(QUALITIES, case_sensitive=False),
+    metavar="ABC",
+    default="AB",
+    help="Qualities of results to score.  [default: AB]",
+)
+@click.option(
+    "--by", type=click.Choice(GROUPINGS), metavar="GROUP", default="population", help=f"{', '.join(GROUPINGS)}."
+)
+@click.option(
+    "--max-error", type=click.FloatRange(min=0), metavar="PCT", help="Exit 1 if the median error of all is larger."
+)
+@click.option("--model", metavar="MODEL", help="The model, where a file does not say.")
+@click.option("--hardware", metavar="HARDWARE", help="The hardware, where a file does not say: '2x rtx-3090'.")
+@click.option("--weights", metavar="NAME", help="The weight format, where a file does not say.")
+@click.option("--engine", metavar="NAME", help="The engine, where a file does not say.")
+@click.option("--profile", metavar="NAME", help="Efficiency profile to score, in place of the usual one.")
+@output_options
+def command(files: tuple[str, ...], by: Any, max_error: float | None, output: Output, **options: Any) -> int:
+    """How far predictions are from measured results.
+
+    FILE is llama-bench, llama-batched-bench, vLLM or SGLang output, or a CSV table of results; gzipped or not. Without
+    one, the results that come with the program are scored.
+    """
+    from rooflinellm.api.validate import validate
+
+    result = validate(files or None, **options)
+    output.write(
+        tables=lambda: result.tables(by),
+        payload=lambda: result.to_dict(by),
+        records=lambda: [asdict(each) for each in result.by(by)],
+    )
+    if max_error is None:
+        return 0
+    if result.overall is None:
+        say("error", "no row could be predicted, so no error can be stated")
+        return 1
+    error = 100 * result.overall.mdape
+    if error > max_error:
+        say("error", f"the median error of all is {error:.1f} %, more than {max_error:g} %")
+        return 1
+    return 0

@@ -1,0 +1,47 @@
+"""Files of models as entries: a configuration, a GGUF file, safetensors files. Each kind is read by a module of its own.
+
+Importers read files and nothing else: no network, no code of the model's, no packages beside the library's own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rooflinellm.errors import UnreadableFile
+
+if TYPE_CHECKING:
+    from rooflinellm.specs.model import ModelEntry
+
+KINDS = "config.json (or a folder that holds it), *.gguf, *.safetensors"
+
+
+def read(path: Path) -> ModelEntry:
+    """Read the model that a file or a folder describes.
+
+    Parameters
+    ----------
+    path : path
+        ``config.json`` or another configuration of Hugging Face's kind, a folder with one, a GGUF file, or safetensors.
+
+    Returns
+    -------
+    ModelEntry
+
+    Raises
+    ------
+    UnreadableFile, InvalidSpec
+        Not there, broken, or of no kind that is read.
+    UnsupportedModel
+        An architecture or a quantisation that is not described; the message names it.
+    """
+    name = path.name.lower()
+    if name.endswith(".gguf"):
+        from rooflinellm.importers import gguf_model
+
+        return gguf_model.read(path)
+    if name.endswith(".json") or path.is_dir():
+        from rooflinellm.importers import huggingface
+
+        return huggingface.read(path)
+    raise UnreadableFile(f"no file of a kind that is read; these are {KINDS}", where=str(path))

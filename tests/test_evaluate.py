@@ -1,0 +1,324 @@
+"""Numbers of real cases, derived by hand beside the assertion: bytes, FLOPs, seconds and memory of the engine.
+
+The golden values check totals; here stand the parts from which they come, in the formats and on the devices that people
+use.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import rooflinellm as rl
+from rooflinellm import catalog
+
+MIB, GIB = 2**20, 2**30
+ROOMY = "1TiB,600GB/s,1000TFLOP/s@fp16"
+
+
+def row(phase: Any, name: str) -> Any:
+    found = [each for each in phase.operators if each.name == name]
+    assert len(found) == 1, [each.name for each in phase.operators]
+    return found[0]
+
+
+def step(model: str, hardware: str = ROOMY, *, cached: int = 0, **request: Any) -> Any:
+    return rl.estimate(model, hardware, prompt_tokens=0, context_tokens=cached, output_tokens=1, **request)
+
+
+# -------------------------------------------------------------------------------------------------------------- weights
+
+# Llama 3.1 8B in Q4_K_M: blocks of 256 elements in 144 bytes (Q4_K) or 210 (Q6_K). Of 32 layers these 16 get more bits
+# for values and down projections: the first four, the last four, and every third between (6, 9, 12 … 27).
+Q4_K, Q6_K = 144, 210
+DOWN = 4096 * 14336 // 256  # 229,376 blocks
+VALUES = 4096 * 1024 // 256  # 16,384 blocks
+TABLE = 128_256 * 4096 // 256  # 2,052,096 blocks
+
+
+def test_feed_forward_bytes_of_a_mixed_format() -> None:
+    decode = step("llama-3.1-8b").decode
+    # 16 x 229,376 x 210 and 16 x 229,376 x 144; gate and up: 32 x 2 x 229,376 x 144.
+    assert row(decode, "FFN down (q6_k)").read_bytes == 16 * DOWN * Q6_K == 770_703_360
+    assert row(decode, "FFN down (q4_k)").read_bytes == 16 * DOWN * Q4_K == 528_482_304
+    assert row(decode, "FFN gate and up").read_bytes == 64 * DOWN * Q4_K == 2_113_929_216
+
+
+def test_all_bytes_of_a_mixed_format() -> None:
+    found = step("llama-3.1-8b")
+    attention = 32 * (2 * 4096 * 4096 // 256 + VALUES) * Q4_K + 16 * VALUES * (Q4_K + Q6_K)
+    feed_forward = 64 * DOWN * Q4_K + 16 * DOWN * (Q4_K + Q6_K)
+    norms = 65 * 4096 * 4
+    rotary = 64 * 4  # frequency factors, which the file stores beside the parameters
+    streamed = attention + feed_forward + norms + TABLE * Q6_K
+    assert found.decode.read_bytes == streamed == 4_617_396_224
+    # llama-bench prints 4.58 GiB for this file: the head in Q6_K, and the embedding in Q4_K, which is not streamed.
+    assert found.memory.resident_weight_bytes == streamed + TABLE * Q4_K + rotary == 4_912_898_304
+
+
+def test_a_mixture_reads_the_experts_it_chose() -> None:
+    # Mixtral 8x7B in BF16, a layer: attention 2 x 4096^2 + 2 x 4096 x 1024, router 8 x 4096, two norms, and 2 of 8
+    # experts of 3 x 4096 x 14336 = 176,160,768; then the final norm and a head of 32,000 x 4096.
+    layer = 41_943_040 + 32_768 + 8_192 + 2 * 176_160_768
+    found = step("mixtral-8x7b", weights="hf:bf16", engine="vllm")
+    assert found.decode.read_bytes == 2 * (32 * layer + 4096 + 32_000 * 4096) == 25_497_706_496
+    assert row(found.decode, "experts").read_bytes == 2 * 32 * 2 * 176_160_768
+    # Resident are all 8 experts, and the embedding.
+    layer += 6 * 176_160_768
+    assert found.memory.resident_weight_bytes == 2 * (32 * layer + 4096 + 2 * 32_000 * 4096) == 2 * 46_702_792_704
+
+
+def test_an_expert_of_mxfp4_carries_its_biases() -> None:
+    # gpt-oss-20b: an expert is 3 matrices of 2880 x 2880 in blocks of 32 elements and 17 bytes, and 3 biases of 2880 in
+    # BF16; 4 of 32 in each of 24 layers.
+    expert = 3 * 2880 * 2880 // 32 * 17 + 3 * 2880 * 2
+    found = step("gpt-oss-20b", weights="hf:mxfp4", engine="vllm")
+    assert row(found.decode, "experts").read_bytes == 24 * 4 * expert == 1_270_702_080
+
+
+# ----------------------------------------------------------------------------------------------------- cache at a depth
+
+
+def test_cache_of_a_model_with_windows() -> None:
+    # gpt-oss-20b: 8 heads x (64 + 64) x 2 bytes = 2,048 bytes a token and layer; 12 full layers, 12 of a window of 128.
+    found = step("gpt-oss-20b", cached=100)
+    assert sum(each.read_bytes for each in found.decode.operators if each.name == "attention") == 24 * 100 * 2048
+    memory = rl.estimate("gpt-oss-20b", ROOMY, prompt_tokens=5000, output_tokens=0, context_limit=8192).memory
+    assert memory.kv_occupied_bytes == 12 * 5000 * 2048 + 12 * 128 * 2048 == 126_025_728
+    assert memory.kv_by_kind["full"] == 12 * 8192 * 2048 == 201_326_592
+    assert memory.kv_by_kind["sliding"] == 12 * 768 * 2048 == 18_874_368  # pad256(128 + 512)
+    # From 10,000 to 20,000 cached tokens only the full layers read more.
+    deep, deeper = (step("gpt-oss-20b", cached=cached).decode for cached in (10_000, 20_000))
+    assert deeper.read_bytes - deep.read_bytes == 12 * 10_000 * 2048
+    assert deeper.flops - deep.flops == 12 * 10_000 * 2 * 64 * (64 + 64)
+
+
+def test_cache_of_a_batch_below_its_window() -> None:
+    # Gemma 2 9B, 8 sequences of 3,000 tokens: 42 layers x 8 heads x 512 x 2 bytes; the window of 4,096 is not reached.
+    found = step("gemma-2-9b", cached=3000, batch=8)
+    weights = step("gemma-2-9b").decode.read_bytes
+    assert found.decode.read_bytes - weights == 8 * 42 * 3000 * 8192 == 8_257_536_000
+
+
+def test_cache_in_two_types() -> None:
+    # Llama 3.1 70B, keys in q8_0 (34 bytes for 32), values in f16: 80 layers x 1024 x (1.0625 + 2) bytes.
+    found = step("llama-3.1-70b", cached=32_768, kv="q8_0/f16")
+    cache = row(found.decode, "attention").read_bytes
+    assert cache == 32_768 * 80 * (1024 * 34 // 32 + 2048) == 8_220_835_840
+
+
+# ---------------------------------------------------------------------------------------------------------------- FLOPs
+
+
+def test_prefill_flops_of_a_mixture_with_windows() -> None:
+    # gpt-oss-20b, 1,000 tokens. Multiplied for each: 3,607,142,400 parameters, of which the head 201,088 x 2,880 once.
+    # Pairs: 1000 x 1001 / 2 in a full layer, 1000 x 128 - 128 x 127 / 2 in a windowed one; a pair 2 x 64 x (64 + 64).
+    head = 201_088 * 2_880
+    linear = 2 * (3_607_142_400 - head) * 1000 + 2 * head
+    pairs = 12 * 500_500 + 12 * 119_872
+    prefill = rl.estimate("gpt-oss-20b", ROOMY, prompt_tokens=1000, output_tokens=0).prefill
+    assert prefill.flops == linear + pairs * 2 * 64 * 128 == 6_179_146_285_056
+    assert row(prefill, "head").flops == 2 * head
+    assert row(prefill, "router").flops == 2 * 24 * 32 * 2880 * 1000
+
+
+def test_prefill_flops_at_a_depth() -> None:
+    # Qwen3 8B, 100 tokens on top of 10,000: 100 x 10,000 + 100 x 101 / 2 pairs in 36 layers of 32 heads of 128.
+    prefill = rl.estimate("qwen3-8b", ROOMY, prompt_tokens=100, context_tokens=10_000, output_tokens=0).prefill
+    assert row(prefill, "attention").flops == 36 * 2 * 32 * 256 * 1_005_050 == 592_802_611_200
+    assert row(prefill, "attention").read_bytes == 36 * 10_000 * 8 * 256 * 2
+
+
+# -------------------------------------------------------------------------------------------------------------- experts
+
+
+def test_experts_that_a_batch_touches_in_the_expectation() -> None:
+    # Qwen3-30B-A3B: 128 experts, 8 a token. Four sequences touch 128 (1 - (15/16)^4) = 29.123046875, two 15.5; all
+    # tokens agreeing (skew 1), 8. The time between goes into reading experts, at one and the same sustained bandwidth.
+    def seconds(batch: int, skew: float) -> float:
+        decode = step("qwen3-30b-a3b", batch=batch, options=rl.Options(routing_skew=skew)).decode
+        rows = [each for each in decode.operators if each.name.startswith("experts")]
+        # The ideal counts eight experts whatever the routing: of 2,048 x 768 elements, gate and up in 144 bytes for
+        # 256, down in 144 in half of the 48 layers and in 210 in the others.
+        assert sum(each.read_bytes for each in rows) == 8 * 2048 * 768 // 256 * (48 * 2 * 144 + 24 * 144 + 24 * 210)
+        return sum(each.time_s for each in rows)
+
+    def extra(batch: int) -> float:
+        return seconds(batch, 0.0) - seconds(batch, 1.0)
+
+    assert extra(4) / extra(2) == pytest.approx((29.123046875 - 8) / (15.5 - 8), rel=1e-9)
+    assert extra(1) == pytest.approx(0, abs=1e-12)
+
+
+# ---------------------------------------------------------------------------------------------------------------- times
+
+
+def test_ideal_decode_on_a_card_with_a_large_cache() -> None:
+    # RTX 4090: 1,008 GB/s, and 72 MiB of cache that need not be read again in each step:
+    # (4,617,396,224 - 75,497,472) / 1.008e12 = 4.5059 ms, 221.9 tokens/s.
+    found = step("llama-3.1-8b", "rtx-4090")
+    assert found.decode.time_s.ideal == pytest.approx((4_617_396_224 - 72 * MIB) / 1.008e12, rel=1e-12)
+    assert round(found.decode.tokens_per_s.ideal, 1) == 221.9
+
+
+def test_ideal_of_a_model_that_fits_the_cache() -> None:
+    # A cache of 8 GiB holds all 4.6 GB: then its own bandwidth is the limit, four times the memory's where not stated.
+    found = step("llama-3.1-8b", "rtx-4090", overrides={"hardware.cache.last_level_mib": 8192})
+    assert found.decode.time_s.ideal == pytest.approx(4_617_396_224 / (4 * 1.008e12), rel=1e-12)
+
+
+def test_ideal_prefill_at_the_highest_clock_and_the_fastest_path() -> None:
+    # RTX 4090, 4,096 tokens. Weights in K-quants may be multiplied as 8-bit integers (660.6 TOPS), attention in 16 bits
+    # (330.3 TFLOP/s with 16-bit accumulation), both at 2,820 of the advertised 2,520 MHz.
+    boost = 2820 / 2520
+    attention = 4_399_120_252_928
+    linear = 61_574_775_570_432 - attention
+    prefill = rl.estimate("llama-3.1-8b", "rtx-4090", prompt_tokens=4096, output_tokens=0).prefill
+    assert prefill.bound == "compute"
+    assert prefill.time_s.ideal == pytest.approx(
+        linear / (660.6e12 * boost) + attention / (330.3e12 * boost), rel=1e-12
+    )
+    # The ridge point is that of the advertised clock.
+    effective = (linear + attention) / (linear / 660.6e12 + attention / 330.3e12)
+    assert prefill.ridge_point == pytest.approx(effective / 1.008e12, rel=1e-12)
+
+
+def test_two_cards_take_turns_for_one_sequence_and_share_a_prefill() -> None:
+    # RTX 3090: 936 GB/s (384 bit x 19.5 GT/s), 6 MiB of cache each. Layers are split: one sequence reads all weights,
+    # one card after the other; a prefill is spread over both.
+    one = rl.hardware("rtx-3090")
+    bandwidth, cache = one.memory_bandwidth_bytes_per_s, one.cache_bytes
+    assert bandwidth == pytest.approx(936e9, rel=1e-3)
+    assert cache == 6 * MIB
+    pair = rl.estimate("llama-3.1-70b", "2x rtx-3090", prompt_tokens=4096, output_tokens=2)
+    read = 42_512_531_712 - 128_256 * 8192 // 256 * 144 - 64 * 4 + 4096 * 327_680
+    assert pair.decode.read_bytes == read
+    assert pair.decode.time_s.ideal == pytest.approx((read - 2 * cache) / bandwidth, rel=1e-12)
+    assert pair.memory.fits
+    many = rl.estimate("llama-3.1-70b", "2x rtx-3090", prompt_tokens=1, output_tokens=2, batch=2).decode
+    assert many.time_s.ideal == pytest.approx((many.read_bytes - 2 * cache) / bandwidth / 2, rel=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::rooflinellm.errors.RooflineWarning")
+def test_prefill_over_two_cards_is_a_pipeline_of_chunks() -> None:
+    # llama.cpp hands over 2,048 tokens as 4 chunks of 512. Over p = 2 cards m = 4 chunks leave a bubble of
+    # (p - 1) / (m + p - 1) = 1/5, so they are 2 x 4/5 = 1.6 times as fast as one; a single chunk is no faster.
+    def seconds(hardware: str, prompt: int) -> float:
+        return rl.estimate("llama-3.1-8b", hardware, prompt_tokens=prompt, output_tokens=0).prefill.time_s.expected
+
+    assert seconds("rtx-3090", 2048) / seconds("2x rtx-3090", 2048) == pytest.approx(1.6, rel=1e-12)
+    assert seconds("rtx-3090", 8192) / seconds("2x rtx-3090", 8192) == pytest.approx(1.6, rel=1e-12)
+    assert seconds("rtx-3090", 1024) / seconds("2x rtx-3090", 1024) == pytest.approx(4 / 3, rel=1e-12)
+    assert seconds("rtx-3090", 512) == pytest.approx(seconds("2x rtx-3090", 512), rel=1e-12)
+
+
+def test_expected_time_of_one_operator() -> None:
+    # The head of Llama 3.1 8B, one token: a floor, and 430,940,160 bytes of Q6_K with activations of 4,096 and 128,256
+    # numbers of 4 bytes at the sustained bandwidth.
+    profile = catalog.profile("nominal")
+    kernels = next(each for each in profile.kernels if "llama.cpp" in each.engines and "cuda" in each.backends)
+    memory = next(each for each in profile.memory if "*" in each.types)
+    sustained = 600e9 * memory.efficiency * kernels.memory
+    head = row(step("llama-3.1-8b").decode, "head")
+    assert head.read_bytes == TABLE * Q6_K == 430_940_160
+    moved = 430_940_160 + 4 * (4096 + 128_256)
+    assert head.time_s == pytest.approx(kernels.floor_us["head"] * 1e-6 + moved / sustained, rel=1e-12)
+    assert head.bound == "memory"
+    # In a prefill of 512 tokens FFN gate and up compute 2 x 2 x 4096 x 14336 x 512 FLOP in each of 32 layers.
+    prefill = rl.estimate("llama-3.1-8b", "1TiB,600GB/s,100TFLOP/s@fp16", prompt_tokens=512, output_tokens=0).prefill
+    wide = row(prefill, "FFN gate and up")
+    assert wide.flops == 32 * 2 * 2 * 4096 * 14336 * 512
+    floor = 32 * kernels.floor_us["linear"] * 1e-6
+    assert wide.time_s == pytest.approx(floor + wide.flops / (100e12 * kernels.matrix["linear"]), rel=1e-12)
+    assert (wide.bound, wide.compute_path, wide.count) == ("compute", "fp16.fp16", 32)
+
+
+def test_the_interval_is_a_factor_around_the_expectation_within_the_ideal() -> None:
+    profile = catalog.profile("nominal")
+    found = rl.estimate("llama-3.1-8b", "rtx-4090", prompt_tokens=4096)
+    for time, factor in (
+        (found.prefill.time_s, profile.interval.prefill),
+        (found.tpot_s, profile.interval.decode),
+    ):
+        assert time.high == pytest.approx(time.expected * factor, rel=1e-12)
+        assert time.low == pytest.approx(max(time.expected / factor, time.ideal), rel=1e-12)
+        assert time.basis == profile.basis
+
+
+# --------------------------------------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize(
+    ("model", "mib"),
+    [
+        # 512 tokens x (vocabulary + hidden size) x 4 bytes: llama.cpp's logged compute buffers with flash attention.
+        ("llama-3.1-8b", 258.5),
+        ("llama-3.1-70b", 266.5),
+        ("gpt-oss-20b", 398.375),
+    ],
+)
+def test_logged_compute_buffers(model: str, mib: float) -> None:
+    engine, _, _ = catalog.engine("llama.cpp")
+    runtime = engine.backends["cuda"].runtime_mib * MIB
+    assert (step(model).memory.workspace_bytes - runtime) / MIB == mib
+    assert (step(model, prefill_chunk=1024).memory.workspace_bytes - runtime) / MIB == 2 * mib
+
+
+def test_the_longest_context_by_hand() -> None:
+    # 8 GiB less weights 4,912,898,304, buffer 258.5 MiB and runtime: what is left holds so many blocks of 256 tokens of
+    # 131,072 bytes.
+    engine, _, _ = catalog.engine("llama.cpp")
+    runtime = round(engine.backends["cuda"].runtime_mib * MIB)
+    left = 8 * GIB - 4_912_898_304 - int(258.5 * MIB) - runtime
+    blocks = left // (256 * 131_072)
+    found = rl.estimate("llama-3.1-8b", "8GiB,600GB/s,100TFLOP/s@fp16")
+    assert found.memory.max_context_tokens == 256 * blocks == 22_784
+    # Configured to 4,096 tokens, so many sequences fit.
+    found = rl.estimate("llama-3.1-8b", "8GiB,600GB/s,100TFLOP/s@fp16", context_limit=4096)
+    assert found.memory.max_batch == left // (4096 * 131_072) == 5
+
+
+def test_an_engine_takes_a_share_of_the_memory() -> None:
+    # vLLM takes a share of the 24 GiB (gpu_memory_utilization, about 0.9), llama.cpp what is usable of them.
+    device = rl.hardware("rtx-4090")
+    assert device.memory_bytes == 24 * GIB
+    engine, _, _ = catalog.engine("vllm")
+    share = engine.workspace.memory_fraction
+    assert 0.85 < share < 0.95
+    shared = rl.estimate("qwen3-8b", "rtx-4090", weights="awq", engine="vllm").memory
+    assert shared.usable_bytes == int(share * 24 * GIB) < device.usable_bytes
+    assert rl.estimate("qwen3-8b", "rtx-4090").memory.usable_bytes == device.usable_bytes
+
+
+# --------------------------------------------------------------------------------------------------------- explanations
+
+
+@pytest.mark.parametrize(
+    ("weights", "engine", "path", "attention"),
+    [
+        ("Q4_K_M", "llama.cpp", "int8.int32", "fp16.fp16"),
+        ("hf:bf16", "vllm", "bf16.fp32", "bf16.fp32"),
+    ],
+)
+def test_the_assumptions_name_the_arithmetic(weights: str, engine: str, path: str, attention: str) -> None:
+    found = rl.estimate("qwen3-0.6b", "rtx-4090", weights=weights, engine=engine)
+    said = next(text for text in found.assumptions if "compute path" in text)
+    assert re.search(rf"prefill \S*{re.escape(path)}", said)
+    assert re.search(rf"decode \S*{re.escape(path)}", said)
+    assert re.search(rf"attention \S*{re.escape(attention)}", said)
+    assert row(found.prefill, "FFN gate and up").compute_path == path
+    assert row(found.prefill, "attention").compute_path == attention
+
+
+def test_the_rows_of_a_mixture_name_its_parts() -> None:
+    names = [each.name for each in step("gpt-oss-20b").decode.operators]
+    for name in ("embedding", "QKV projection", "attention", "router", "experts", "head"):
+        assert any(each == name or each.startswith(f"{name} (") for each in names)
+
+
+def test_rows_of_one_name_are_one_row() -> None:
+    # Two kinds of attention layers are two rows, and a reader must be able to tell them apart.
+    names = [each.name for each in step("gpt-oss-20b").decode.operators]
+    assert len(set(names)) == len(names)
