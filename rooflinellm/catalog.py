@@ -24,7 +24,7 @@ from rooflinellm.errors import (
     UnsupportedModel,
 )
 from rooflinellm.specs import parsing
-from rooflinellm.specs.engine import EngineSpec, ProfileSpec, merge_variant
+from rooflinellm.specs.engine import EngineSpec, merge_variant
 from rooflinellm.specs.formats import Encodings, FormatSpec
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.index import (
@@ -44,6 +44,7 @@ from rooflinellm.specs.index import (
 )
 from rooflinellm.specs.model import ModelEntry
 from rooflinellm.specs.parsing import shown
+from rooflinellm.specs.profile import ProfileSpec
 
 Name = str | os.PathLike[str]
 FORMAT_FAMILIES: tuple[str, ...] = get_args(FormatSpec.model_fields["family"].annotation)

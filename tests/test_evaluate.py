@@ -10,6 +10,8 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import rooflinellm as rl
 from rooflinellm import catalog
@@ -22,6 +24,11 @@ def row(phase: Any, name: str) -> Any:
     found = [each for each in phase.operators if each.name == name]
     assert len(found) == 1, [each.name for each in phase.operators]
     return found[0]
+
+
+def attends(row: Any) -> bool:
+    """Attention proper, of whatever kind of layer: not the projections around it."""
+    return row.name.startswith("attention") and row.name != "attention output"
 
 
 def step(model: str, hardware: str = ROOMY, *, cached: int = 0, **request: Any) -> Any:
@@ -84,7 +91,7 @@ def test_an_expert_of_mxfp4_carries_its_biases() -> None:
 def test_cache_of_a_model_with_windows() -> None:
     # gpt-oss-20b: 8 heads x (64 + 64) x 2 bytes = 2,048 bytes a token and layer; 12 full layers, 12 of a window of 128.
     found = step("gpt-oss-20b", cached=100)
-    assert sum(each.read_bytes for each in found.decode.operators if each.name == "attention") == 24 * 100 * 2048
+    assert sum(each.read_bytes for each in found.decode.operators if attends(each)) == 24 * 100 * 2048
     memory = rl.estimate("gpt-oss-20b", ROOMY, prompt_tokens=5000, output_tokens=0, context_limit=8192).memory
     assert memory.kv_occupied_bytes == 12 * 5000 * 2048 + 12 * 128 * 2048 == 126_025_728
     assert memory.kv_by_kind["full"] == 12 * 8192 * 2048 == 201_326_592
@@ -137,19 +144,24 @@ def test_prefill_flops_at_a_depth() -> None:
 def test_experts_that_a_batch_touches_in_the_expectation() -> None:
     # Qwen3-30B-A3B: 128 experts, 8 a token. Four sequences touch 128 (1 - (15/16)^4) = 29.123046875, two 15.5; all
     # tokens agreeing (skew 1), 8. The time between goes into reading experts, at one and the same sustained bandwidth.
-    def seconds(batch: int, skew: float) -> float:
-        decode = step("qwen3-30b-a3b", batch=batch, options=rl.Options(routing_skew=skew)).decode
-        rows = [each for each in decode.operators if each.name.startswith("experts")]
+    def seconds(batch: int, prompt: int, skew: float) -> float:
+        request = {"prompt_tokens": prompt, "output_tokens": 0, "batch": batch}
+        options = rl.Options(routing_skew=skew)
+        found = rl.estimate("qwen3-30b-a3b", ROOMY, options=options, **request)
+        rows = [each for each in (found.prefill if prompt else found.decode).operators if "experts" in each.name]
         # The ideal counts eight experts whatever the routing: of 2,048 x 768 elements, gate and up in 144 bytes for
         # 256, down in 144 in half of the 48 layers and in 210 in the others.
         assert sum(each.read_bytes for each in rows) == 8 * 2048 * 768 // 256 * (48 * 2 * 144 + 24 * 144 + 24 * 210)
         return sum(each.time_s for each in rows)
 
-    def extra(batch: int) -> float:
-        return seconds(batch, 0.0) - seconds(batch, 1.0)
+    def extra(batch: int, prompt: int = 0) -> float:
+        return seconds(batch, prompt, 0.0) - seconds(batch, prompt, 1.0)
 
     assert extra(4) / extra(2) == pytest.approx((29.123046875 - 8) / (15.5 - 8), rel=1e-9)
     assert extra(1) == pytest.approx(0, abs=1e-12)
+    # The tokens of a prompt choose for themselves, as sequences do.
+    assert extra(1, prompt=4) == pytest.approx(extra(4), rel=1e-9)
+    assert extra(2, prompt=2) == pytest.approx(extra(4), rel=1e-9)
 
 
 # ---------------------------------------------------------------------------------------------------------------- times
@@ -233,6 +245,38 @@ def test_expected_time_of_one_operator() -> None:
     floor = 32 * kernels.floor_us["linear"] * 1e-6
     assert wide.time_s == pytest.approx(floor + wide.flops / (100e12 * kernels.matrix["linear"]), rel=1e-12)
     assert (wide.bound, wide.compute_path, wide.count) == ("compute", "fp16.fp16", 32)
+
+
+@settings(max_examples=60)
+@given(
+    model=st.sampled_from(["gpt-oss-20b", "gemma-3-4b", "llama-3.1-8b"]),
+    prompt=st.one_of(st.integers(1, 300), st.integers(1, 3000)),
+    cached=st.one_of(st.just(0), st.integers(0, 300), st.integers(0, 3000)),
+    chunk=st.integers(20, 700),
+    batch=st.integers(1, 3),
+)
+def test_expected_attention_does_the_work_of_the_ideal(
+    model: str, prompt: int, cached: int, chunk: int, batch: int
+) -> None:
+    # Both count over the passes in their own way. Without a limit of bandwidth the rows of attention take their floors
+    # and FLOPs / (share x peak); without one of compute, what a deeper cache adds is read at the sustained bandwidth.
+    profile = catalog.profile("nominal")
+    kernels = next(each for each in profile.kernels if "llama.cpp" in each.engines and "cuda" in each.backends)
+    sustained = next(each for each in profile.memory if "*" in each.types).efficiency * kernels.memory
+
+    def attention(hardware: str, depth: int) -> list[Any]:
+        request = {"prompt_tokens": prompt, "context_tokens": depth, "batch": batch, "prefill_chunk": chunk}
+        prefill = rl.estimate(model, hardware, output_tokens=0, **request).prefill
+        return [each for each in prefill.operators if attends(each)]
+
+    passes = -(-prompt // chunk)
+    for each in attention("64TiB,1e9GB/s,1TFLOP/s@fp16", cached):
+        floor = passes * each.count * kernels.floor_us["attention"] * 1e-6
+        assert each.time_s == pytest.approx(floor + each.flops / (1e12 * kernels.matrix["attention"]), rel=1e-9)
+    endless = "64TiB,1GB/s,1e9TFLOP/s@fp16"
+    for deep, flat in zip(attention(endless, cached), attention(endless, 0), strict=True):
+        read = deep.read_bytes - flat.read_bytes
+        assert deep.time_s - flat.time_s == pytest.approx(read / (1e9 * sustained), rel=1e-9, abs=1e-9 * flat.time_s)
 
 
 def test_the_interval_is_a_factor_around_the_expectation_within_the_ideal() -> None:

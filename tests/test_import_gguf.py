@@ -910,3 +910,542 @@ def test_every_file_type_is_a_format_of_ours() -> None:
 
     ids = {each.id for each in list_formats()}
     assert {f"gguf:{name}" for _, name in FILE_TYPES.values()} <= ids
+
+
+# --- reading the header ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["<", ">"], ids=["little", "big"])
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("alignment", [32, 64, 256])
+def test_versions_byte_orders_and_alignments(order: str, version: int, alignment: int, tmp_path: Path) -> None:
+    file = BY_NAME["qwen3"].file(mixed)
+    file.order, file.version, file.alignment = order, version, alignment
+    file.keys |= {
+        "general.alignment": alignment,
+        "test.text": "größe",
+        "test.number": 2**31,
+        "test.real": 0.5,
+        "test.truth": True,
+        "test.signed": ("q", [-(2**60), 7]),
+        "test.bytes": ("B", [1, 2, 3]),
+        "test.double": ("d", [1e300]),
+        "tokenizer.ggml.tokens": ["a", "", "ccc"],
+        "tokenizer.ggml.scores": ("f", [0.0, 1.0, 2.0]),
+    }
+    header = gguf.read_header(file.write(tmp_path / "x.gguf"))
+    assert (header.version, header.big_endian) == (version, order == ">")
+    assert header.metadata["test.text"] == "größe" and header.metadata["test.number"] == 2**31
+    assert header.metadata["test.real"] == 0.5 and header.metadata["test.truth"] is True
+    assert header.metadata["test.signed"] == (-(2**60), 7) and header.metadata["test.bytes"] == (1, 2, 3)
+    assert header.metadata["test.double"] == (1e300,)
+    assert header.metadata["tokenizer.ggml.tokens"] == gguf.Skipped(3) == header.metadata["tokenizer.ggml.scores"]
+    assert [(each.name, each.shape, each.encoding) for each in header.tensors] == file.tensors
+    assert header.data_offset % alignment == 0
+    assert all(each.offset % alignment == 0 for each in header.tensors)
+    assert header.tensor_bytes == file.tensor_bytes
+
+
+def test_scalars_of_every_type(tmp_path: Path) -> None:
+    codes = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+    body = b"".join(text(f"k{kind}") + struct.pack(f"<I{code}", kind, 1) for kind, code in codes.items())
+    path = tmp_path / "x.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(codes)) + body)
+    assert gguf.read_header(path).metadata == {f"k{kind}": 1 for kind in codes}
+
+
+def test_a_long_text_is_skipped_over_the_edge_of_a_chunk(tmp_path: Path) -> None:
+    file = BY_NAME["llama"].file()
+    file.keys |= {"tokenizer.chat_template": "x" * (3 * gguf.CHUNK_BYTES), "tokenizer.ggml.tokens": ["y" * 999] * 5000}
+    file.keys |= {"test.last": 7}
+    header = gguf.read_header(file.write(tmp_path / "x.gguf"))
+    assert header.metadata["tokenizer.chat_template"] == gguf.Skipped(3 * gguf.CHUNK_BYTES)
+    assert header.metadata["tokenizer.ggml.tokens"] == gguf.Skipped(5000)
+    assert header.metadata["test.last"] == 7 and len(header.tensors) == len(file.tensors)
+    assert header.bytes_read < 7 * gguf.CHUNK_BYTES
+
+
+def test_strings_that_are_longer_than_a_chunk(tmp_path: Path) -> None:
+    file = BY_NAME["llama"].file()
+    file.keys |= {"tokenizer.ggml.tokens": ["z" * (2 * gguf.CHUNK_BYTES), "", "z" * gguf.CHUNK_BYTES], "test.last": 7}
+    assert gguf.read_header(file.write(tmp_path / "x.gguf")).metadata["test.last"] == 7
+
+
+def big_file(path: Path, size: int = 40 * 10**9) -> tuple[Path, int]:
+    """A Llama of 80 layers whose data is a hole, with the vocabulary of a real one."""
+    file = File(
+        {
+            "general.architecture": "llama",
+            "general.file_type": 15,
+            "llama.context_length": 131072,
+            "llama.embedding_length": 8192,
+            "llama.block_count": 80,
+            "llama.attention.head_count": 64,
+            "llama.attention.head_count_kv": 8,
+            "tokenizer.ggml.tokens": [f"token{number}" for number in range(128_256)],
+            "tokenizer.ggml.merges": [f"to ken{number}" for number in range(280_147)],
+            "tokenizer.ggml.token_type": [1] * 128_256,
+        },
+        [("token_embd.weight", (8192, 128_256), "q4_k"), ("output_norm.weight", (8192,), "f32")],
+    )
+    file.tensors += [("output.weight", (8192, 128_256), "q6_k"), ("rope_freqs.weight", (64,), "f32")]
+    for layer in range(80):
+        shapes = {"attn_q": (8192, 8192), "attn_k": (8192, 1024), "attn_v": (8192, 1024), "attn_output": (8192, 8192)}
+        shapes |= {"ffn_gate": (8192, 28672), "ffn_up": (8192, 28672), "ffn_down": (28672, 8192)}
+        more = layer < 10 or layer >= 70 or (layer - 10) % 3 == 2
+        for name, shape in shapes.items():
+            better = (more and name in ("attn_v", "ffn_down")) or (name == "attn_v" and not more)
+            kind = ("q6_k" if more else "q5_k") if better else "q4_k"
+            file.tensors.append((f"blk.{layer}.{name}.weight", shape, kind))
+        file.tensors += [(f"blk.{layer}.{name}.weight", (8192,), "f32") for name in ("attn_norm", "ffn_norm")]
+    file.write(path)
+    assert path.stat().st_size > size
+    return path, file.tensor_bytes
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no sparse files by default")
+def test_a_file_of_40_gb_is_read_by_its_header_alone(tmp_path: Path) -> None:
+    path, size = big_file(tmp_path / "Llama-3.3-70B-Q4_K_M.gguf")
+    header = gguf.read_all(path)
+    assert header.bytes_read < 12 * 2**20 and header.bytes_read < header.data_offset + gguf.CHUNK_BYTES
+    assert header.tensor_bytes == size == 42_512_531_712  # the size of the published file's tensors
+    tracemalloc.start()
+    try:
+        entry = gguf_model.read(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * 2**20
+    estimate = rl.estimate(ModelSpec(entry), "h100-sxm", prompt_tokens=0, output_tokens=1, context_tokens=0)
+    assert estimate.memory.resident_weight_bytes == size
+    assert estimate.decode.read_bytes == pytest.approx(size - size_of((8192, 128_256), "q4_k") - 256, rel=1e-9)
+
+
+# --- split files ----------------------------------------------------------------------------------------------------
+
+
+def split(case: Case, folder: Path, parts: int = 3, prefix: str = "tiny") -> tuple[list[Path], File]:
+    """A model in several files; only the first has the keys."""
+    whole = case.file(mixed)
+    share = -(-len(whole.tensors) // parts)
+    paths = []
+    for number in range(parts):
+        keys = {"split.no": ("H", number), "split.count": ("H", parts), "split.tensors.count": len(whole.tensors)}
+        flat = {key: item[1] if isinstance(item, tuple) else item for key, item in keys.items()}
+        tensors = whole.tensors[number * share : (number + 1) * share]
+        part = File((whole.keys if number == 0 else {}) | flat, tensors)
+        paths.append(part.write(folder / f"{prefix}-{number + 1:05}-of-{parts:05}.gguf"))
+    return paths, whole
+
+
+@pytest.mark.parametrize("given", [0, 1, 2])
+def test_the_parts_of_a_split_model_are_summed_whichever_is_named(given: int, tmp_path: Path) -> None:
+    paths, whole = split(BY_NAME["qwen3moe"], tmp_path)
+    entry = gguf_model.read(paths[given])
+    assert entry.file is not None and entry.file.files == 3
+    assert entry.file.total_bytes == whole.tensor_bytes
+    assert entry.id == "tiny"
+    assert layout_of(ModelSpec(entry)).resident_bytes == whole.tensor_bytes
+
+
+def test_a_split_model_that_is_not_whole(tmp_path: Path) -> None:
+    paths, _ = split(BY_NAME["qwen3moe"], tmp_path)
+    paths[1].unlink()
+    with pytest.raises(UnreadableFile, match=r"part 2 of 3 is missing: tiny-00002-of-00003\.gguf"):
+        gguf_model.read(paths[0])
+    other, _ = split(BY_NAME["qwen3moe"], tmp_path, parts=4)
+    other[1].rename(paths[1])
+    with pytest.raises(UnreadableFile, match="its header says part 2 of 4, not 2 of 3"):
+        gguf_model.read(paths[0])
+    renamed = paths[0].rename(tmp_path / "renamed.gguf")
+    with pytest.raises(UnreadableFile, match="which its name does not say"):
+        gguf_model.read(renamed)
+
+
+def test_parts_that_hold_the_same_tensor_or_too_few(tmp_path: Path) -> None:
+    paths, _ = split(BY_NAME["llama"], tmp_path, parts=2)
+    first, second = (
+        File(
+            {"split.no": number, "split.count": 2, "split.tensors.count": count},
+            [("a.weight", (32,), "f32"), (other, (32,), "f32")],
+        )
+        for number, count, other in ((0, 4, "b.weight"), (1, 4, "c.weight"))
+    )
+    first.write(paths[0])
+    second.write(paths[1])
+    with pytest.raises(UnreadableFile, match=r"tensor 'a\.weight' is in another part too"):
+        gguf.read_all(paths[0])
+    second.tensors[0] = ("d.weight", (32,), "f32")
+    first.keys["split.tensors.count"] = 5
+    first.write(paths[0])
+    second.write(paths[1])
+    with pytest.raises(UnreadableFile, match=r"split\.tensors\.count is 5, the parts hold 4"):
+        gguf.read_all(paths[0])
+
+
+# --- what is broken, lies or means harm -----------------------------------------------------------------------------
+
+
+def raw(keys: bytes = b"", tensors: bytes = b"", *, n_keys: int = 0, n_tensors: int = 0, tail: int = 4096) -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", 3, n_tensors, n_keys) + keys + tensors + b"\0" * tail
+
+
+def info(name: str | bytes, shape: Shape, type_id: int = 0, offset: int = 0) -> bytes:
+    dims = struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
+    return text(name) + dims + struct.pack("<IQ", type_id, offset)
+
+
+HOSTILE = {
+    "empty": (b"", "too few"),
+    "a few bytes": (b"GGUF\3\0\0\0", "too few"),
+    "another format": (b"PK\3\4" + b"\0" * 100, "no GGUF file"),
+    "the older GGML": (b"lmgg" + b"\0" * 100, "no GGUF file"),
+    "version 1": (b"GGUF" + struct.pack("<III", 1, 0, 0) + b"\0" * 64, "version 1;"),
+    "version 4": (b"GGUF" + struct.pack("<IQQ", 4, 0, 0), "version 4;"),
+    "version 0": (b"GGUF" + struct.pack("<IQQ", 0, 0, 0), "version 0;"),
+    "2^63 keys": (raw(n_keys=2**63), "do not fit"),
+    "2^64 - 1 tensors": (raw(n_tensors=2**64 - 1), "do not fit"),
+    "a key of 4 GB": (raw(struct.pack("<Q", 2**32), n_keys=1), "a key of 4,294,967,296 bytes"),
+    "a key of 2^64 - 1 bytes": (raw(struct.pack("<Q", 2**64 - 1), n_keys=1), "a key of"),
+    "a text of 4 GB": (raw(text("k") + struct.pack("<IQ", 8, 2**32), n_keys=1), "a value of 4,294,967,296 bytes"),
+    "a text of 2^64 - 1 bytes": (raw(text("k") + struct.pack("<IQ", 8, 2**64 - 1), n_keys=1), "a value of"),
+    "an array of 2^61 floats": (raw(text("k") + struct.pack("<IIQ", 9, 6, 2**61), n_keys=1), "a value of"),
+    "an array of 2^60 texts": (raw(text("k") + struct.pack("<IIQ", 9, 8, 2**60), n_keys=1), "do not fit"),
+    "an array of long texts": (
+        raw(text("k") + struct.pack("<IIQQ", 9, 8, 2, 2**63) + b"\0" * 64, n_keys=1),
+        "a string that is longer than the file",
+    ),
+    "a text behind the end": (
+        raw(text("k") + struct.pack("<IIQQ", 9, 8, 1, 100_000) + b"\0" * 64, n_keys=1),
+        "a string that is longer than the file",
+    ),
+    "arrays in arrays": (
+        raw(text("k") + struct.pack("<IIQ", 9, 9, 1) + struct.pack("<IQ", 9, 1) * 200, n_keys=1),
+        "an array of arrays",
+    ),
+    "an unknown type of value": (raw(text("k") + struct.pack("<I", 13), n_keys=1), "has type 13"),
+    "an unknown type of item": (raw(text("k") + struct.pack("<IIQ", 9, 77, 1), n_keys=1), "an array of type 77"),
+    "a key twice": (raw((text("k") + value(1)) * 2, n_keys=2), "occurs twice"),
+    "a key without a name": (raw(text("") + value(1), n_keys=1), "without a name"),
+    "a key that is no text": (raw(text(b"\xff\xfe") + value(1), n_keys=1), "no valid UTF-8"),
+    "a text that is none": (raw(text("k") + struct.pack("<I", 8) + text(b"\xc3("), n_keys=1), "no valid UTF-8"),
+    "alignment 0": (raw(text("general.alignment") + value(0), n_keys=1), "no power of two"),
+    "alignment 48": (raw(text("general.alignment") + value(48), n_keys=1), "no power of two"),
+    "alignment in words": (raw(text("general.alignment") + value("32"), n_keys=1), "no power of two"),
+    "alignment true": (raw(text("general.alignment") + value(True), n_keys=1), "no power of two"),
+    "alignment 2^31": (
+        raw(text("general.alignment") + value(2**31), info("a", (32,)), n_keys=1, n_tensors=1),
+        "cut short",
+    ),
+    "a tensor twice": (raw(b"", info("a", (8,)) + info("a", (8,), 0, 32), n_tensors=2), "tensor 'a' occurs twice"),
+    "a tensor with a long name": (raw(b"", info("a" * 256, (8,)), n_tensors=1), "a tensor name of 256 bytes"),
+    "a tensor that is no text": (raw(b"", info(b"\xff", (8,)), n_tensors=1), "no valid UTF-8"),
+    "five dimensions": (raw(b"", info("a", (1, 1, 1, 1, 1)), n_tensors=1), "5 dimensions"),
+    "2^32 - 1 dimensions": (raw(b"", text("a") + struct.pack("<I", 2**32 - 1), n_tensors=1), "dimensions"),
+    "no elements": (raw(b"", info("a", (8, 0)), n_tensors=1), "is empty"),
+    "2^252 elements": (raw(b"", info("a", (2**63,) * 4), n_tensors=1), "more than the whole file"),
+    "an unknown tensor type": (raw(b"", info("a", (8,), 99), n_tensors=1), "type 99"),
+    "a withdrawn tensor type": (raw(b"", info("a", (8,), 4), n_tensors=1), "type 4,"),
+    "rows of half a block": (raw(b"", info("a", (100, 2), 12), n_tensors=1), "no whole blocks of q4_k"),
+    "a tensor that is larger than the file": (raw(b"", info("a", (4096, 4096)), n_tensors=1), "more than the whole"),
+    "a tensor beside the grid": (raw(b"", info("a", (8,), 0, 8), n_tensors=1), "no multiple of the alignment"),
+    "a tensor behind the end": (raw(b"", info("a", (8,), 0, 2**20), n_tensors=1), "cut short"),
+    "a tensor at 2^64 - 32": (raw(b"", info("a", (8,), 0, 2**64 - 32), n_tensors=1), "cut short"),
+    "tensors that overlap": (raw(b"", info("a", (64,)) + info("b", (8,), 0, 32), n_tensors=2), "overlap"),
+    "tensors at one place": (raw(b"", info("a", (8,)) + info("b", (8,)), n_tensors=2), "overlap"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_cannot_be_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    content, expected = HOSTILE[name]
+    path = tmp_path / "x.gguf"
+    path.write_bytes(content)
+    started = time.perf_counter()
+    with pytest.raises(UnreadableFile, match=expected) as caught:
+        gguf_model.read(path)
+    assert time.perf_counter() - started < 1
+    assert str(path) in str(caught.value) and caught.value.exit_code == 3
+
+
+def test_a_header_that_is_cut_anywhere(tmp_path: Path) -> None:
+    file = BY_NAME["llama"].file()
+    file.keys |= {"tokenizer.ggml.tokens": ["a", "bb"], "test.array": [1, 2, 3]}
+    whole = file.header()
+    path = tmp_path / "x.gguf"
+    for length in range(0, len(whole), 7):
+        path.write_bytes(whole[:length])
+        with pytest.raises(UnreadableFile):
+            gguf_model.read(path)
+    path.write_bytes(whole + b"\0" * 100)
+    with pytest.raises(UnreadableFile, match=r"behind the end of the file; it is cut short, download it again"):
+        gguf_model.read(path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no sparse files by default")
+def test_a_huge_file_of_traps_takes_neither_long_nor_much(tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    many = raw(text("k") + struct.pack("<IIQ", 9, 8, 2**30), n_keys=1, tail=0)
+    apart = raw(text("k") + struct.pack("<IIQ", 9, 8, 2**20), n_keys=1, tail=0)
+    keys = raw(b"".join(text(f"{n:05}") + value([n] * 16_000) for n in range(40)), n_keys=40, tail=0)
+    for content, expected in ((many, "no model has so many"), (apart, "bytes of header"), (keys, "numbers in arrays")):
+        with open(path, "wb") as stream:
+            stream.write(content)
+            if content is apart:  # texts that end far from where they begin, each in a piece of its own
+                for number in range(400):
+                    stream.seek(len(content) + number * (8 + 2 * gguf.CHUNK_BYTES))
+                    stream.write(struct.pack("<Q", 2 * gguf.CHUNK_BYTES))
+            stream.truncate(2**40)
+        started = time.perf_counter()
+        with pytest.raises(UnreadableFile, match=expected):
+            gguf_model.read(path)
+        assert time.perf_counter() - started < 2  # well below one second where nothing else runs
+        tracemalloc.start()
+        try:
+            with pytest.raises(UnreadableFile):
+                gguf_model.read(path)
+            assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
+        finally:
+            tracemalloc.stop()
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFile, match="No such file"):
+        gguf_model.read(tmp_path / "none.gguf")
+    with pytest.raises(UnreadableFile, match="a folder, or no regular file"):
+        gguf_model.read(tmp_path)
+    with pytest.raises(UnreadableFile):
+        gguf_model.read("a\0b.gguf")
+    if os.name == "posix":
+        os.mkfifo(tmp_path / "pipe.gguf")
+        for path in (tmp_path / "pipe.gguf", Path("/dev/zero")):
+            with pytest.raises(UnreadableFile, match="no regular file"):
+                gguf_model.read(path)
+
+
+LIES = {
+    "block_count": (2**31, "at most"),
+    "embedding_length": ("64", "expected a whole number"),
+    "context_length": (None, "missing"),
+    "attention.head_count": (0.5, "expected a whole number"),
+    "attention.head_count_kv": ([2, 2], "2 values for 4 layers"),
+    "attention.key_length": (0, "no possible model"),
+    "nextn_predict_layers": (9, "of them predicting"),
+}
+
+
+@pytest.mark.parametrize("key", LIES)
+def test_keys_that_lie(key: str, tmp_path: Path) -> None:
+    item, expected = LIES[key]
+    file = BY_NAME["llama"].file()
+    if item is None:
+        del file.keys[f"llama.{key}"]
+    else:
+        file.keys[f"llama.{key}"] = item
+    with pytest.raises(UnreadableFile, match=expected):
+        gguf_model.read(file.write(tmp_path / "x.gguf"))
+
+
+@pytest.mark.parametrize(("key", "item"), [("general.architecture", 7), ("general.file_type", "Q4_K_M"), ("general.name", 3)])
+def test_general_keys_of_a_wrong_type(key: str, item: Any, tmp_path: Path) -> None:
+    file = BY_NAME["llama"].file()
+    file.keys[key] = item
+    with pytest.raises(UnreadableFile, match=key):
+        gguf_model.read(file.write(tmp_path / "x.gguf"))
+    del file.keys["general.architecture"]
+    with pytest.raises(UnreadableFile, match=r"general\.architecture is missing"):
+        gguf_model.read(file.write(tmp_path / "x.gguf"))
+
+
+def changed(case: Case, **changes: Shape | None) -> File:
+    """A file with tensors added, reshaped or (None) taken away; ``__`` stands for a dot."""
+    file = case.file()
+    tensors = {name: (shape, kind) for name, shape, kind in file.tensors}
+    for name, shape in changes.items():
+        name = name.replace("__", ".")
+        if shape is None:
+            del tensors[name]
+        else:
+            tensors[name] = (shape, "f32")
+    file.tensors = [(name, shape, kind) for name, (shape, kind) in tensors.items()]
+    return file
+
+
+NOT_UNDERSTOOD: list[tuple[str, dict[str, Shape | None], str]] = [
+    ("llama", {"blk__2__mystery__weight": (64, 64)}, r"blk\.2\.mystery"),
+    ("llama", {f"blk__{i}__mystery__weight": (64, 64) for i in range(4)}, r"blk\.0\.mystery\.weight in layer 0 is not"),
+    ("llama", {"mystery__weight": (64, 64)}, r"mystery\.weight is not understood"),
+    ("llama", {"blk__7__attn_q__weight": (64, 64)}, r"blk\.7\.attn_q\.weight is of layer 7, and there are 4"),
+    ("llama", {"blk__1__attn_q__weight": None}, "layer 1 make no layer of llama: there is feed-forward part"),
+    ("llama", {"blk__3__ffn_down__weight": None}, "layer 3 make no layer of llama: there is mixer"),
+    ("llama", {"blk__3__ffn_gate__weight": None}, r"blk\.0\.ffn_gate has none like it in layer 3"),
+    ("llama", {f"blk__{i}__ffn_gate__weight": None for i in range(4)}, "the file has no tensor ffn_gate in layer 0"),
+    ("llama", {"blk__1__ffn_norm__weight": None}, r"blk\.0\.ffn_norm has none like it in layer 1"),
+    ("llama", {f"blk__{i}__attn_v__weight": None for i in range(4)}, "no tensor attn_v in layer 0"),
+    ("llama", {"output_norm__weight": None}, r"no tensor output_norm\.weight"),
+    ("llama", {"token_embd__weight": None}, r"no tensor token_embd\.weight"),
+    ("gpt-oss", {"output__weight": None}, r"no tensor output\.weight"),
+    ("llama", {"blk__0__attn_q__weight": (64, 96)}, r"blk\.0\.attn_q\.weight holds 6,144 elements"),
+    ("llama", {"blk__0__attn_output__weight": (32, 128)}, r"blk\.0\.attn_output\.weight holds 4,096 elements in rows of 32"),
+    ("llama", {"token_embd__weight": (96, 64)}, r"token_embd\.weight holds 6,144 elements in rows of 96"),
+    ("llama", {"blk__0__attn_q": (64, 64)}, r"are one to us"),
+    ("qwen2", {"blk__0__attn_v__bias": None}, r"attn_v\.bias has none like it in layer 0"),
+    ("llama-moe", {"blk__0__ffn_down_exps__weight": None}, "layer 0 has a router and no experts"),
+    (
+        "nemotron_h",
+        {"blk__0__ffn_up__weight": (64, 128), "blk__0__ffn_down__weight": (128, 64)},
+        "make no layer of nemotron_h: there is mixer and feed-forward part",
+    ),
+    ("mamba", {"blk__1__ffn_up__weight": (64, 64), "blk__1__ffn_down__weight": (64, 64)}, "make no layer of mamba"),
+    ("deepseek2", {"blk__1__attn_kv_b__weight": (32, 128)}, r"attn_kv_b has none like it|holds"),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "expected"), NOT_UNDERSTOOD)
+def test_tensors_that_are_not_understood_are_named(
+    name: str, changes: dict[str, Shape | None], expected: str, tmp_path: Path
+) -> None:
+    path = changed(BY_NAME[name], **changes).write(tmp_path / "x.gguf")
+    with pytest.raises(UnsupportedModel, match=expected):
+        ModelSpec(gguf_model.read(path))
+
+
+def test_more_layers_than_tensors(tmp_path: Path) -> None:
+    file = BY_NAME["llama"].file()
+    file.keys["llama.block_count"] = 5
+    with pytest.raises(UnsupportedModel, match="layer 4 make no layer of llama: there is nothing"):
+        gguf_model.read(file.write(tmp_path / "x.gguf"))
+
+
+def test_other_kinds_of_gguf_files_and_unknown_architectures(tmp_path: Path) -> None:
+    file = BY_NAME["llama"].file()
+    file.keys["general.architecture"] = "rwkv7"
+    with pytest.raises(UnsupportedModel, match="architecture 'rwkv7' is not described"):
+        gguf_model.read(file.write(tmp_path / "x.gguf"))
+    file.keys["general.architecture"] = "clip"
+    with pytest.raises(UnsupportedModel, match="vision projector"):
+        gguf_model.read(file.write(tmp_path / "x.gguf"))
+    for kind in ("adapter", "imatrix", "mmproj"):
+        file.keys |= {"general.architecture": "llama", "general.type": kind}
+        with pytest.raises(UnsupportedModel, match=kind):
+            gguf_model.read(file.write(tmp_path / "x.gguf"))
+
+
+def test_types_without_a_kernel_are_read_and_not_run(tmp_path: Path) -> None:
+    model, file = imported(BY_NAME["llama"], tmp_path, lambda name, shape: "i32")
+    assert layout_of(model).resident_bytes == file.tensor_bytes
+    with pytest.raises(rl.RooflineError, match="i32"):
+        rl.estimate(model, "rtx-4090")
+
+
+def test_scales_beside_a_tensor_are_its_bytes(tmp_path: Path) -> None:
+    file = BY_NAME["llama"].file()
+    bare = ModelSpec(gguf_model.read(file.write(tmp_path / "bare.gguf")))
+    file.tensors += [("blk.0.attn_q.scale", (1,), "f32"), ("blk.0.attn_q.input_scale", (1,), "f32")]
+    scaled = ModelSpec(gguf_model.read(file.write(tmp_path / "scaled.gguf")))
+    assert scaled.total_params == bare.total_params
+    assert layout_of(scaled).layer_bytes[0] == layout_of(bare).layer_bytes[0] + 8
+    file.tensors.append(("blk.0.attn_z.scale", (1,), "f32"))
+    with pytest.raises(UnsupportedModel, match="attn_z"):
+        ModelSpec(gguf_model.read(file.write(tmp_path / "stray.gguf")))
+
+
+# --- files that other people's code wrote ---------------------------------------------------------------------------
+
+
+def written(path: Path, kinds: Iterator[Any], oracle: Any, **options: Any) -> dict[str, tuple[Shape, str, int]]:
+    """A Llama by the `gguf` package, with random weights of the given types in turn."""
+    np = pytest.importorskip("numpy")
+    width, random = 256, np.random.default_rng(7)
+    writer = oracle.GGUFWriter(path, "llama", **options)
+    writer.add_name("Written")
+    writer.add_context_length(2048)
+    writer.add_embedding_length(width)
+    writer.add_block_count(3)
+    writer.add_feed_forward_length(512)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_file_type(oracle.LlamaFileType.MOSTLY_Q4_K_M)
+    writer.add_token_list([f"<{number}>" for number in range(512)])
+    writer.add_token_scores([0.0] * 512)
+    expected: dict[str, tuple[Shape, str, int]] = {}
+
+    def tensor(name: str, *shape: int) -> None:
+        kind = oracle.GGMLQuantizationType.F32 if len(shape) == 1 else next(kinds)
+        block, size = oracle.GGML_QUANT_SIZES[kind]
+        row = shape[-1] // block * size
+        data = random.integers(0, 256, size=(*shape[:-1], row), dtype=np.uint8)
+        plain = {"F32": np.float32, "F16": np.float16, "F64": np.float64}.get(kind.name) or {
+            "I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64,
+        }.get(kind.name)  # fmt: skip
+        if plain is not None:
+            writer.add_tensor(name, random.integers(0, 9, size=shape).astype(plain))
+        else:
+            writer.add_tensor(name, data, raw_dtype=kind)
+        expected[name] = (shape[::-1], kind.name.lower(), data.nbytes)
+
+    tensor("token_embd.weight", 512, width)
+    tensor("output_norm.weight", width)
+    tensor("output.weight", 512, width)
+    for layer in range(3):
+        tensor(f"blk.{layer}.attn_norm.weight", width)
+        tensor(f"blk.{layer}.ffn_norm.weight", width)
+        for part, rows in (("q", 256), ("k", 128), ("v", 128), ("output", 256)):
+            tensor(f"blk.{layer}.attn_{part}.weight", rows, width)
+        tensor(f"blk.{layer}.ffn_gate.weight", 512, width)
+        tensor(f"blk.{layer}.ffn_up.weight", 512, width)
+        tensor(f"blk.{layer}.ffn_down.weight", width, 512)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return expected
+
+
+def in_turn(oracle: Any) -> Iterator[Any]:
+    """Every type the package can write; Q8_1 apart, whose size it has wrong (activations only, no file has it)."""
+    kinds = [kind for kind in oracle.GGML_QUANT_SIZES if kind.name != "Q8_1"]
+    while True:
+        yield from kinds
+
+
+@pytest.mark.parametrize("order", ["LITTLE", "BIG"])
+def test_a_file_by_the_gguf_package_is_read_exactly(order: str, tmp_path: Path) -> None:
+    oracle = pytest.importorskip("gguf")
+    path = tmp_path / "written.gguf"
+    expected = written(path, in_turn(oracle), oracle, endianess=oracle.GGUFEndian[order])
+    header = gguf.read_all(path)
+    assert {each.name: (each.shape, each.encoding, each.bytes) for each in header.tensors} == expected
+    assert header.big_endian is (order == "BIG")
+    assert header.metadata["general.name"] == "Written"
+    assert header.metadata["tokenizer.ggml.tokens"] == gguf.Skipped(512)
+    model = ModelSpec(gguf_model.read(path))
+    assert layout_of(model).resident_bytes == sum(size for _, _, size in expected.values())
+    if order == "LITTLE":
+        reader = oracle.GGUFReader(path)
+        theirs = {each.name: (tuple(int(n) for n in each.shape), int(each.n_bytes)) for each in reader.tensors}
+        assert {each.name: (each.shape, each.bytes) for each in header.tensors} == theirs
+        offsets = {each.name: int(each.data_offset) for each in reader.tensors}
+        assert {each.name: header.data_offset + each.offset for each in header.tensors} == offsets
+
+
+def test_parts_by_the_gguf_package_are_summed_exactly(tmp_path: Path) -> None:
+    oracle = pytest.importorskip("gguf")
+    path = tmp_path / "written.gguf"
+    expected = written(path, in_turn(oracle), oracle, split_max_tensors=9)
+    parts = sorted(tmp_path.glob("written-*.gguf"))
+    assert len(parts) > 2
+    header = gguf.read_all(parts[-1])
+    assert {each.name: (each.shape, each.encoding, each.bytes) for each in header.tensors} == expected
+    entry = gguf_model.read(parts[1])
+    assert entry.file is not None and entry.file.files == len(parts)
+    assert layout_of(ModelSpec(entry)).resident_bytes == sum(size for _, _, size in expected.values())
+
+
+def test_our_table_of_types_is_theirs() -> None:
+    oracle = pytest.importorskip("gguf")
+    ours = {number: (name, block, size) for number, (name, block, size) in gguf.GGML_TYPES.items()}
+    for kind, (block, size) in oracle.GGML_QUANT_SIZES.items():
+        if kind.name != "Q8_1":
+            assert ours[int(kind)] == (kind.name.lower(), block, size)

@@ -243,7 +243,7 @@ def test_what_does_not_fit_at_all_is_drawn_with_one_warning() -> None:
 def test_measured_points_are_hollow_and_in_proportion() -> None:
     rows = [
         {"phase": "decode", "tokens_per_s": 120.0},
-        {"phase": "prefill", "tokens_per_s": 9000, "label": "my card"},
+        {"phase": "prefill", "tokens_per_s": 9000, "label": r"my card for $3 and \frac{$"},
         {"phase": "decode", "tokens_per_s": 60, "batch": 8, "hardware": "rtx-4090", "model": LLAMA},
     ]
     ax = drawn(chart(measured=rows, size=(10, 6), **Q4))
@@ -257,7 +257,7 @@ def test_measured_points_are_hollow_and_in_proportion() -> None:
     assert line(ax, f"drop-measured-0-{SERIES}").get_linestyle() == ":"
     assert line(ax, f"measured-1-{SERIES}").get_marker() == "^"
     assert place(line(ax, f"measured-2-{SERIES}"))[0] == pytest.approx(place(line(ax, f"decode-8-{SERIES}"))[0])
-    assert any("my card" in text for text in words(ax))
+    assert any(r"my card for $3 and \frac{$" in text for text in words(ax))
     assert "measured" in rl.plotting.describe(ax)
 
 

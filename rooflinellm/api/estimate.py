@@ -228,7 +228,7 @@ def choose(
         elif weights is None or catalog.gguf_type(weights):
             engine = "llama.cpp"
         else:
-            engine = _ENGINE_OF_FAMILY.get(catalog.weight_format(weights, None).family, "vllm")
+            engine = _ENGINE_OF_FAMILY.get(catalog.weight_format(weights, _FAMILIES).family, "vllm")
     spec, backend, build_date = catalog.engine(engine)
     if isinstance(weights, FormatSpec):
         return weights, spec, backend, build_date
@@ -237,6 +237,8 @@ def choose(
     return (file.fmt if file is not None and fmt.id == file.format else fmt), spec, backend, build_date
 
 
+_FAMILIES = ("hf", "mlx", "exl", "gguf")
+"""Whose format a name is that several families have and that does not mean GGUF."""
 _ENGINE_OF_FAMILY = {"gguf": "llama.cpp", "mlx": "mlx", "hf": "vllm"}
 
 

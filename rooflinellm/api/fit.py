@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rooflinellm import catalog
@@ -12,7 +12,6 @@ from rooflinellm.api import lookup
 from rooflinellm.api.arguments import scalar_count
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.lookup import Name
-from rooflinellm.api.options import Options
 from rooflinellm.errors import RooflineError, RooflineWarning
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import (
@@ -34,8 +33,10 @@ from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
 from rooflinellm.units import BITS_PER_BYTE, GIB, format_gib, significant
 
-MAX_ALTERNATIVES = 6
-MAX_DEVICES = 8
+COUNTS = (2, 3, 4, 6, 8)
+"""Devices that machines are built with."""
+SLOWEST = 0.25
+"""Least memory bandwidth of another device over that of the one that was asked for. [-]"""
 EDGE_FORMATS, EDGE_BEFORE = 14, 4
 
 
@@ -299,15 +300,14 @@ def fit(
     engine: str | None = None,
     context_limit: int = 8192,
     batch: int = 1,
-    options: Options | None = None,
-    overrides: Mapping[str, Any] | None = None,
+    **others: Any,
 ) -> FitResult:
     """Say whether a model fits, in which formats and at which contexts, and what would hold it if not.
 
     Parameters
     ----------
-    model, hardware, weights, kv, engine, options, overrides
-        As in `estimate`.
+    model, hardware, weights, kv, engine, **others
+        As in `estimate`: ``tensor_parallel``, ``gpu_layers``, ``draft``, ``options``, ``overrides`` and the like.
     context_limit : int
         Context to hold for each sequence. [token]
     batch : int
@@ -324,7 +324,7 @@ def fit(
     """
     context_limit, batch = scalar_count("context_limit", context_limit), scalar_count("batch", batch)
     spec, system = lookup.model(model), lookup.system(hardware)
-    request = _Request(spec, kv, context_limit, batch, options, overrides)
+    request = _Request(spec, context_limit, {"kv": kv, "batch": batch, **others})
     wanted = request.on(system, weights, engine)
     memory = wanted.memory
     return FitResult(
@@ -348,11 +348,15 @@ class _Request:
     """What is to be held, wherever that is: the whole context filled, without a word about what does not fit."""
 
     model: ModelSpec
-    kv: str | None
     context_limit: int
-    batch: int
-    options: Options | None
-    overrides: Mapping[str, Any] | None
+    keywords: Mapping[str, Any]
+
+    def elsewhere(self) -> _Request:
+        """The same without what-ifs about the hardware that was asked for."""
+        kept = {
+            path: value for path, value in (self.keywords.get("overrides") or {}).items() if path[:9] != "hardware."
+        }
+        return replace(self, keywords={**self.keywords, "overrides": kept or None})
 
     def on(self, system: Name | SystemSpec, weights: str | FormatSpec | None, engine: str | None) -> Estimate:
         """The next decode step at the end of the context; errors as in `estimate`."""
@@ -362,15 +366,12 @@ class _Request:
                 self.model,
                 system,
                 weights=weights,
-                kv=self.kv,
                 engine=engine,
                 prompt_tokens=0,
                 output_tokens=0,
                 context_tokens=self.context_limit,
                 context_limit=self.context_limit,
-                batch=self.batch,
-                options=self.options,
-                overrides=self.overrides,
+                **self.keywords,
             )
 
 
@@ -403,56 +404,64 @@ def _formats(request: _Request, system: SystemSpec, wanted: Estimate) -> list[Fo
 def _alternatives(
     request: _Request, system: SystemSpec, wanted: Estimate, weights: str | FormatSpec | None, engine: str | None
 ) -> Iterator[HardwareFit]:
-    """More of the same devices, then the devices with the least memory that is enough."""
-    left = MAX_ALTERNATIVES
-    for name in _candidates(system, int(wanted.memory.total_bytes)):
-        try:
-            item = request.on(name, weights, engine)
-        except RooflineError:  # the engine does not run there
-            continue
-        if item.memory.fits is not True:
-            continue
-        yield HardwareFit(
-            hardware=item.hardware.id,
-            name=system_text(item.hardware),
-            usable_bytes=item.memory.usable_bytes or 0,
-            total_bytes=item.memory.total_bytes,
-            max_context_tokens=item.memory.max_context_tokens,
-            decode_tokens_per_s=float(item.decode.tokens_per_s.expected),
-        )
-        left -= 1
-        if not left:
-            return
+    """What holds it: of each group of candidates the first few that do."""
+    request = request.elsewhere()
+    for most, group in _candidates(system, int(wanted.memory.total_bytes)):
+        left = most
+        for name in group:
+            try:
+                item = request.on(name, weights, engine)
+            except RooflineError:  # the engine does not run there
+                continue
+            if item.memory.fits is not True:
+                continue
+            yield HardwareFit(
+                hardware=item.hardware.id,
+                name=system_text(item.hardware),
+                usable_bytes=item.memory.usable_bytes or 0,
+                total_bytes=item.memory.total_bytes,
+                max_context_tokens=item.memory.max_context_tokens,
+                decode_tokens_per_s=float(item.decode.tokens_per_s.expected),
+            )
+            left -= 1
+            if not left:
+                break
 
 
-def _candidates(system: SystemSpec, needed: int) -> Iterator[str | SystemSpec]:
-    """The least number of the same devices, then single devices by memory, the fastest of equals first."""
+def _candidates(system: SystemSpec, needed: int) -> Iterator[tuple[int, Iterable[str | SystemSpec]]]:
+    """Groups of hardware with enough memory, each with how many of it to name.
+
+    These are more of the same devices, or the same with more memory; then single devices of the same kind, and of
+    others that are not much slower, each by memory and the fastest of equals first.
+    """
     device = system.device
     if device.usable_bytes and device.kind in ("gpu", "accelerator"):
         least = max(-(-needed // device.usable_bytes), system.count + 1)
-        more = [count for count in (2, 3, 4, 6, MAX_DEVICES) if count >= least]
-        yield from (
-            system.model_copy(update={"name": f"{count}x {_label(system)}", "count": count}) for count in more[:1]
-        )
-    found = []
+        more = [count for count in COUNTS if count >= least]
+        label = device_text(device) if device.ad_hoc else device.id
+        yield 1, [system.model_copy(update={"name": f"{count}x {label}", "count": count}) for count in more]
+    found: dict[str, list[tuple[float, float, str]]] = {"self": [], "kind": [], "other": []}
     for listed in catalog.list_hardware():
         try:
             other = catalog.hardware(listed.id)
         except RooflineError:
             continue
-        if other.memory_bytes is None or other.usable_bytes is None or other.id == device.id:
+        size = _enough(other, needed)
+        if other.id == device.id and size is not None and size <= (device.memory_bytes or 0):
             continue
-        if other.kind == "accelerator" != device.kind:  # sold by the rack or by the hour, with an engine of its own
+        if size is None or other.memory_bandwidth_bytes_per_s < SLOWEST * device.memory_bandwidth_bytes_per_s:
             continue
-        share = other.usable_bytes / other.memory_bytes
-        sizes = other.memory.configurations_gib or (other.memory_bytes / GIB,)
-        enough = next((size for size in sizes if size * GIB * share >= needed * 0.9), None)
-        if enough is not None:
-            name = f"{other.id}@{enough:g}GiB" if other.memory.configurations_gib else other.id
-            found.append((enough * share, -other.memory_bandwidth_bytes_per_s, name))
-    yield from (name for _, _, name in sorted(found))
+        name = f"{other.id}@{size / GIB:g}GiB" if other.memory.configurations_gib else other.id
+        group = "self" if other.id == device.id else "kind" if other.kind == device.kind else "other"
+        found[group].append((size, -other.memory_bandwidth_bytes_per_s, name))
+    for group, most in (("self", 1), ("kind", 3), ("other", 2)):
+        yield most, [name for _, _, name in sorted(found[group])]
 
 
-def _label(system: SystemSpec) -> str:
-    """The device as it stands in the system's name, without a count."""
-    return device_text(system.device) if system.device.ad_hoc else system.device.id
+def _enough(device: HardwareSpec, needed: int) -> float | None:
+    """The least memory a device is sold with that leaves enough to programs; about, as engines take a share. [byte]"""
+    if device.memory_bytes is None or device.usable_bytes is None:
+        return None
+    share = device.usable_bytes / device.memory_bytes
+    sizes = [size * GIB for size in device.memory.configurations_gib] or [float(device.memory_bytes)]
+    return next((size for size in sizes if size * share >= 0.9 * needed), None)

@@ -138,8 +138,11 @@ def stacked(plans: list[Plan], shape: tuple[int, ...]) -> Plan:
             replace(path, flop_per_s=_array([kernel.paths[i].flop_per_s for kernel in group], shape))
             for i, path in enumerate(group[0].paths)
         )
-        ideal = _array([kernel.ideal_flop_per_s for kernel in group], shape)
-        kernels.append(replace(group[0], ideal_flop_per_s=ideal, paths=paths))
+        stacks = {
+            name: _array([getattr(kernel, name) for kernel in group], shape)
+            for name in ("ideal_flop_per_s", "sustained_bandwidth", "few_tokens_flop_per_s")
+        }
+        kernels.append(replace(group[0], paths=paths, **stacks))
         if any(_identity(kernel) != _identity(group[0]) for kernel in group):
             raise InvalidRequest("an array can only replace rates and capacities of hardware", where="overrides")
     machine = Machine(

@@ -17,8 +17,8 @@ from rooflinellm.measurements.population import AT_DEPTH, phase_of, population, 
 from rooflinellm.measurements.readers import read
 from rooflinellm.measurements.resolver import Resolved, Skip, resolve
 from rooflinellm.measurements.row import Row
-from rooflinellm.specs.engine import ProfileSpec
 from rooflinellm.specs.parsing import split_count
+from rooflinellm.specs.profile import ProfileSpec
 from rooflinellm.units import MILLI
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]

@@ -8,47 +8,108 @@ from fnmatch import fnmatchcase
 
 from rooflinellm import units
 from rooflinellm.errors import MissingSpec
-from rooflinellm.specs.engine import KernelEfficiency, ProfileSpec
 from rooflinellm.specs.hardware import HardwareSpec
+from rooflinellm.specs.profile import Factors, KernelGroup, Level, ProfileSpec
+
+Names = Mapping[Level, str]
 
 
-@dataclass(frozen=True, slots=True)
+def value(factors: Factors, names: Names) -> float:
+    """The product of a base and the factors of the names at hand.
+
+    Parameters
+    ----------
+    factors : Factors
+        Base and factors by level.
+    names : mapping of Level to str
+        The name on each level; a level that is absent has the factor 1.
+
+    Returns
+    -------
+    float
+        In the unit of the base.
+    """
+    product = factors.base
+    for level, table in factors.by.items():
+        name = names.get(level)
+        if name is not None:
+            product *= _factor(table, name)
+    return product
+
+
+def _factor(table: Mapping[str, float], name: str) -> float:
+    exact = table.get(name)
+    if exact is not None:
+        return exact
+    return next((factor for pattern, factor in table.items() if fnmatchcase(name, pattern)), 1.0)
+
+
+@dataclass(frozen=True)
 class Rates:
     """What a profile says of one device under one engine.
 
     Attributes
     ----------
+    group : KernelGroup
+        The part of the profile that applies.
+    names : mapping of Level to str
+        The device's names on the levels that factors may depend on.
     basis : str
         ``nominal`` or ``calibrated``.
-    memory : float
-        Share of the printed bandwidth that operators sustain. [-]
-    matrix, vector : mapping of str to float
-        Share of the peak that an operator kind reaches on matrix and on vector units. [-]
-    floors_s : mapping of str to float
-        Least time of an operator, by kind. [s]
-    decode_interval, prefill_interval : float
-        Factor between the expected time and either end of its interval. [-]
     decode_power_fraction, prefill_power_fraction : float
         Share of the rated power that a phase draws. [-]
     """
 
+    group: KernelGroup
+    names: Names
     basis: str
-    memory: float
-    matrix: Mapping[str, float]
-    vector: Mapping[str, float]
-    floors_s: Mapping[str, float]
-    decode_interval: float
-    prefill_interval: float
     decode_power_fraction: float
     prefill_power_fraction: float
 
-    def compute(self, unit: str, kind: str) -> float:
-        """Share of a peak that an operator kind reaches. [-]"""
-        return (self.matrix if unit == "matrix" else self.vector)[kind]
+    @property
+    def decode_interval(self) -> float:
+        """Factor between the expected decode time and either end of its interval. [-]"""
+        return self.group.interval.decode
+
+    @property
+    def prefill_interval(self) -> float:
+        """Factor between the expected prefill time and either end of its interval. [-]"""
+        return self.group.interval.prefill
+
+    def memory(self, kind: str, encoding: str | None) -> float:
+        """Share of the printed bandwidth that an operator sustains. [-]"""
+        return min(value(self.group.memory, self._names(kind, encoding)), 1.0)
+
+    def compute(self, kind: str, encoding: str | None, path: str) -> float:
+        """Share of a path's peak that an operator reaches with many tokens. [-]"""
+        return min(value(self.group.compute, {**self._names(kind, encoding), "path": path}), 1.0)
+
+    def few_tokens(self, kind: str, encoding: str | None) -> float:
+        """Rate of matrix-vector kernels over the 32-bit vector peak. [-]"""
+        return value(self.group.few_tokens, self._names(kind, encoding))
+
+    def half_tokens(self, kind: str, encoding: str | None, path: str) -> float:
+        """Tokens at which a product reaches half of its share. [token]"""
+        return value(self.group.half_tokens, {**self._names(kind, encoding), "path": path})
+
+    def floor_s(self, kind: str) -> float:
+        """Least time of an operator. [s]"""
+        return value(self.group.floor_us, self._names(kind, None)) * units.MICRO
+
+    @property
+    def evidence(self) -> int:
+        """Series that the fit saw on this device. [-]"""
+        return self.group.evidence.get(self.names["device"], 0)
+
+    def _names(self, kind: str, encoding: str | None) -> dict[Level, str]:
+        names: dict[Level, str] = {**self.names, "kind": kind}
+        if encoding is not None:
+            names["encoding"] = encoding
+        return names
 
 
 def rates(profile: ProfileSpec, device: HardwareSpec, engine: str, backend: str) -> Rates:
-    """Look up what a profile says: the first entry that matches decides.
+    """Look up what a profile says: the first group that matches engine and backend.
 
     Parameters
     ----------
@@ -66,37 +127,18 @@ def rates(profile: ProfileSpec, device: HardwareSpec, engine: str, backend: str)
     Raises
     ------
     MissingSpec
-        The profile says nothing about the memory type, or about the engine and backend.
+        The profile says nothing about the engine and backend.
     """
-    kernels = _kernels(profile, device, engine, backend)
-    return Rates(
-        basis=profile.basis,
-        memory=_memory(profile, device) * kernels.memory,
-        matrix=kernels.matrix,
-        vector=kernels.vector,
-        floors_s={kind: floor * units.MICRO for kind, floor in kernels.floor_us.items()},
-        decode_interval=profile.interval.decode,
-        prefill_interval=profile.interval.prefill,
-        decode_power_fraction=profile.decode_power_fraction,
-        prefill_power_fraction=profile.prefill_power_fraction,
-    )
+    for group in profile.groups:
+        if _matches(group.engines, engine) and _matches(group.backends, backend):
+            names: Names = {
+                "memory_type": device.memory.type.partition("-")[0],
+                "architecture": device.architecture,
+                "device": device.id,
+            }
+            return Rates(group, names, profile.basis, profile.decode_power_fraction, profile.prefill_power_fraction)
+    raise MissingSpec(f"no efficiency for {engine} on {backend}", where=f"profile {profile.id}, field groups")
 
 
-def _memory(profile: ProfileSpec, device: HardwareSpec) -> float:
-    for row in profile.memory:
-        if any(fnmatchcase(device.memory.type.lower(), pattern.lower()) for pattern in row.types):
-            return row.efficiency
-    raise MissingSpec(
-        f"no efficiency for memory type '{device.memory.type}'", where=f"profile {profile.id}, field memory"
-    )
-
-
-def _kernels(profile: ProfileSpec, device: HardwareSpec, engine: str, backend: str) -> KernelEfficiency:
-    asked = {"engines": engine, "backends": backend, "architectures": device.architecture}
-    for row in profile.kernels:
-        if all(any(fnmatchcase(name, p) for p in getattr(row, field)) for field, name in asked.items()):
-            return row
-    raise MissingSpec(
-        f"no efficiency for {engine} on {backend} and {device.architecture}",
-        where=f"profile {profile.id}, field kernels",
-    )
+def _matches(patterns: tuple[str, ...], name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -110,6 +110,14 @@ def answer(
     )
 
 
+def _evidence(plan: Plan) -> str:
+    """What a fitted profile has seen of the device."""
+    if plan.rates.basis == "nominal":
+        return ""
+    seen = plan.rates.evidence
+    return f" (fitted on {seen:,} series of this device)" if seen else " (this device unseen; its family's values)"
+
+
 def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[str, ...]:
     """What the plan takes for granted."""
 
@@ -124,7 +132,8 @@ def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[s
         " no activations, cache writes, sampling, unpacking or launches",
         f"compute path expected: prefill {keys(False, prefill_tokens)}, decode {keys(False, decode_tokens)},"
         f" attention {keys(True, decode_tokens)}",
-        f"expected: {rates.basis} efficiencies, {rates.memory:.0%} of the memory bandwidth sustained",
+        f"expected: {rates.basis} efficiencies{_evidence(plan)}, "
+        f"{rates.memory('linear', None):.0%} of the memory bandwidth sustained",
         f"prefill in chunks of {plan.prefill_chunk:,} tokens in the expectation",
     ]
     if any(kernel.experts for kernel in plan.kernels):

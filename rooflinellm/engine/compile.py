@@ -17,10 +17,15 @@ from rooflinellm.operators import linear, recurrent
 from rooflinellm.operators.cache import CacheTypes
 from rooflinellm.operators.graph import Mixing
 from rooflinellm.operators.model import ModelSpec
-from rooflinellm.specs.engine import Backend, EngineSpec, ProfileSpec
+from rooflinellm.specs.engine import Backend, EngineSpec
 from rooflinellm.specs.formats import Encodings, FormatSpec
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
-from rooflinellm.specs.model import Indexer, LatentAttention, Recurrent
+from rooflinellm.specs.model import Attention, Indexer, LatentAttention, Recurrent
+from rooflinellm.specs.profile import ProfileSpec
+
+
+VECTOR_PEAK = "fp32.fp32"
+"""The peak that matrix-vector kernels are measured by."""
 
 
 def choose_backend(engine: EngineSpec, device: HardwareSpec, asked: str | None) -> str:
@@ -128,10 +133,13 @@ class _Kernels:
             state_bytes=0 if operator.recurrent is None else count * self._state_bytes(operator.recurrent),
             activation_bytes_per_token=count
             * linear.activation_bytes(1, operator.inputs, operator.outputs, self.engine.activation_bytes),
-            floor_s=count * self.rate.floors_s[operator.kind],
+            floor_s=count * self.rate.floor_s(operator.kind),
+            sustained_bandwidth=self.device.memory_bandwidth_bytes_per_s
+            * self.rate.memory(operator.kind, row.encoding),
+            few_tokens_flop_per_s=0.0 if paths is None else self._few_tokens(row, paths),
             ideal_key="" if paths is None else paths.ideal_key,
             ideal_flop_per_s=0.0 if paths is None else self.device.peak(paths.ideal_key) * self.device.clock_headroom,
-            paths=() if paths is None else self._path_rates(paths, operator.kind),
+            paths=() if paths is None else self._path_rates(paths, row),
         )
 
     def _state_bytes(self, mixer: Recurrent) -> int:
@@ -150,15 +158,22 @@ class _Kernels:
             )
         return self.paths[row.encoding]
 
-    def _path_rates(self, paths: Paths, kind: str) -> tuple[PathRate, ...]:
+    def _path_rates(self, paths: Paths, row: OperatorRow) -> tuple[PathRate, ...]:
+        kind, encoding = row.operator.kind, row.encoding
         return tuple(
             PathRate(
                 path.min_tokens,
                 path.key,
-                self.device.peak(path.key) * self.rate.compute(self.device.peak_unit(path.key), kind),
+                self.device.peak(path.key) * self.rate.compute(kind, encoding, path.key),
+                self.rate.half_tokens(kind, encoding, path.key),
             )
             for path in paths.expected
         )
+
+    def _few_tokens(self, row: OperatorRow, paths: Paths) -> float:
+        """Rate of matrix-vector kernels, which compute on the vector units. [FLOP/s]"""
+        vector_peak = self.device.peaks.get(VECTOR_PEAK, self.device.peak(paths.expected[0].key))
+        return vector_peak * self.rate.few_tokens(row.operator.kind, row.encoding)
 
 
 def _cache_kind(mixing: Mixing | None) -> str:
@@ -169,12 +184,14 @@ def _cache_kind(mixing: Mixing | None) -> str:
         return "latent"
     if isinstance(mixing.cache, Indexer):
         return "indexer"
+    if isinstance(mixing.cache, Attention) and mixing.cache.indexer is not None:
+        return "full"
     return "full" if mixing.window is None and mixing.chunk is None else "sliding"
 
 
 def _profiled_as(engine: EngineSpec, profile: ProfileSpec) -> str:
     """The engine that a profile is asked for: the one a variant varies, where the profile does not know the variant."""
-    known = any(engine.id in kernels.engines for kernels in profile.kernels)
+    known = any(engine.id in group.engines for group in profile.groups)
     return engine.id if known or engine.variant_of is None else engine.variant_of
 
 
@@ -265,7 +282,6 @@ def compile_plan(
         kernels=kernels,
         machine=Machine(
             bandwidth=device.memory_bandwidth_bytes_per_s,
-            sustained_bandwidth=device.memory_bandwidth_bytes_per_s * rate.memory,
             cache_bytes=device.cache_bytes,
             cache_bandwidth=device.cache_bandwidth_bytes_per_s,
             devices=system.count,

@@ -124,7 +124,7 @@ def _multiplied(kernel: Kernel, run: Run) -> tuple[Any, Any]:
     return run.tokens, kernel.active if kernel.kind == "experts" else 1
 
 
-def expect(kernel: Kernel, runs: Sequence[Run], machine: Machine, skew: Any) -> Expectation:
+def expect(kernel: Kernel, runs: Sequence[Run], skew: Any) -> Expectation:
     """Time that an operator is expected to take: floor + max(bytes / (eta b), FLOPs / (eta P)) for each pass.
 
     Parameters
@@ -133,8 +133,6 @@ def expect(kernel: Kernel, runs: Sequence[Run], machine: Machine, skew: Any) -> 
         The operator.
     runs : sequence of Run
         The passes.
-    machine : Machine
-        The system.
     skew : array_like
         Routing skew of a mixture, 0 uniform … 1 all tokens agree. [-]
 
@@ -148,9 +146,9 @@ def expect(kernel: Kernel, runs: Sequence[Run], machine: Machine, skew: Any) -> 
     busy: Any = 0.0
     for run in runs:
         if kernel.kind == "attention":
-            run_memory, run_compute, run_busy = _expect_attention(kernel, run, machine)
+            run_memory, run_compute, run_busy = _expect_attention(kernel, run)
         else:
-            run_memory, run_compute = _expect_product(kernel, run, machine, skew)
+            run_memory, run_compute = _expect_product(kernel, run, skew)
             run_busy = maximum(run_memory, run_compute)
         launched = run.passes if kernel.kind != "head" else run.passes * run.logits
         floor = floor + launched * kernel.floor_s
@@ -158,7 +156,7 @@ def expect(kernel: Kernel, runs: Sequence[Run], machine: Machine, skew: Any) -> 
     return Expectation(floor, memory, compute, busy)
 
 
-def _expect_product(kernel: Kernel, run: Run, machine: Machine, skew: Any) -> tuple[Any, Any]:
+def _expect_product(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:
     """Memory and compute seconds of a product with weights (or of a lookup, or of vectors) over a run."""
     tokens, weight_reads = _multiplied(kernel, run)
     if kernel.kind == "experts":
@@ -170,22 +168,42 @@ def _expect_product(kernel: Kernel, run: Run, machine: Machine, skew: Any) -> tu
         + tokens * kernel.activation_bytes_per_token
         + run.sequences * 2 * kernel.state_bytes
     )
-    memory = run.passes * (moved / machine.sustained_bandwidth)
-    if not kernel.flops_per_token:
+    memory = run.passes * (moved / kernel.sustained_bandwidth)
+    if not kernel.paths:
         return memory, 0.0 * memory
-    flops = tokens * kernel.flops_per_token
-    return memory, run.passes * (flops / _rate(kernel, run.tokens))
+    share = weight_reads / kernel.active if kernel.kind == "experts" else 1
+    return memory, run.passes * _compute_s(kernel, tokens, run.tokens, share)
 
 
-def _rate(kernel: Kernel, tokens: Any) -> Any:
-    """Expected compute rate of a pass of so many tokens. [FLOP/s]"""
-    rate = kernel.paths[0].flop_per_s
-    for path in kernel.paths[1:]:
-        rate = where(tokens >= path.min_tokens, path.flop_per_s, rate)
-    return rate
+def _compute_s(kernel: Kernel, tokens: Any, pass_tokens: Any, share: Any) -> Any:
+    """Time to multiply the weights with some tokens: of tile kernels or of matrix-vector kernels, whichever is shorter.
+
+    A tile kernel pays for whole tiles: T tokens take (T + T_half) / rate, so that it reaches half of its rate at T_half
+    tokens. In a mixture each of the D experts touched pays: T_half D / k. Matrix-vector kernels take T / rate'.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The operator.
+    tokens, pass_tokens : array_like
+        Tokens multiplied, and tokens of the pass, which choose the path. [token]
+    share : array_like
+        Experts touched over experts active; 1 elsewhere. [-]
+
+    Returns
+    -------
+    float or ndarray
+        [s]
+    """
+    first, *others = kernel.paths
+    tiles = (tokens + first.half_tokens * share) / first.flop_per_s
+    for path in others:
+        later = (tokens + path.half_tokens * share) / path.flop_per_s
+        tiles = where(pass_tokens >= path.min_tokens, later, tiles)
+    return kernel.flops_per_token * minimum(tiles, tokens / kernel.few_tokens_flop_per_s)
 
 
-def _expect_attention(kernel: Kernel, run: Run, machine: Machine) -> tuple[Any, Any, Any]:
+def _expect_attention(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
     """Memory, compute and longer-of-both seconds of attention over a run, exact over the growing cache.
 
     Latent attention in two forms and attention within chunks take the longer of both totals instead.
@@ -194,10 +212,10 @@ def _expect_attention(kernel: Kernel, run: Run, machine: Machine) -> tuple[Any, 
     that straddles it; and those that start beyond it, which are all alike.
     """
     if kernel.chunk is not None or kernel.expanded_flops_per_pair:
-        return _expect_attention_totals(kernel, run, machine)
+        return _expect_attention_totals(kernel, run)
     new, sequences, window = run.new_tokens, run.sequences, kernel.window
-    per_cached = sequences * kernel.kv_bytes_per_token / machine.sustained_bandwidth
-    moved = run.tokens * _written_per_token(kernel) / machine.sustained_bandwidth
+    per_cached = sequences * kernel.kv_bytes_per_token / kernel.sustained_bandwidth
+    moved = run.tokens * _written_per_token(kernel) / kernel.sustained_bandwidth
     per_pair = sequences * kernel.flops_per_pair / kernel.paths[0].flop_per_s
 
     def one(cached: Any) -> tuple[Any, Any]:
@@ -233,10 +251,10 @@ def _written_per_token(kernel: Kernel) -> int:
     return kernel.activation_bytes_per_token + kernel.kv_owned_bytes_per_token
 
 
-def _expect_attention_totals(kernel: Kernel, run: Run, machine: Machine) -> tuple[Any, Any, Any]:
+def _expect_attention_totals(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
     pairs, tokens = _attended(kernel, run)
     read = run.sequences * tokens * kernel.kv_bytes_per_token
-    memory = (read + run.passes * run.tokens * _written_per_token(kernel)) / machine.sustained_bandwidth
+    memory = (read + run.passes * run.tokens * _written_per_token(kernel)) / kernel.sustained_bandwidth
     compute = run.sequences * _attention_flops(kernel, run, pairs) / kernel.paths[0].flop_per_s
     return memory, compute, maximum(memory, compute)
 

@@ -16,11 +16,15 @@ from rooflinellm.specs.hardware import SystemSpec
 
 @dataclass(frozen=True, slots=True)
 class PathRate:
-    """The rate an operator is expected to compute at, from so many tokens in a pass on."""
+    """The rate an operator is expected to compute at with many tokens, from so many in a pass on.
+
+    At `half_tokens` it reaches half of the rate. [FLOP/s], [token]
+    """
 
     min_tokens: int
     key: str
     flop_per_s: Any
+    half_tokens: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,10 @@ class Kernel:
         Activations read and written. [byte/token]
     floor_s : float
         Least time of all of them in a pass. [s]
+    sustained_bandwidth : Any
+        Share of the bandwidth that they are expected to reach. [byte/s]
+    few_tokens_flop_per_s : Any
+        Rate of the matrix-vector kernels that serve passes of few tokens. [FLOP/s]
     ideal_key : str
         Fastest peak that the engine's rules allow.
     ideal_flop_per_s : Any
@@ -82,6 +90,8 @@ class Kernel:
     state_bytes: int
     activation_bytes_per_token: int
     floor_s: float
+    sustained_bandwidth: Any
+    few_tokens_flop_per_s: Any
     ideal_key: str
     ideal_flop_per_s: Any
     paths: tuple[PathRate, ...]
@@ -95,8 +105,6 @@ class Machine:
     ----------
     bandwidth : Any
         Printed memory bandwidth of one device. [byte/s]
-    sustained_bandwidth : Any
-        Share of it that operators are expected to reach. [byte/s]
     cache_bytes, cache_bandwidth : Any
         Last-level cache of one device. [byte], [byte/s]
     devices : int
@@ -104,7 +112,6 @@ class Machine:
     """
 
     bandwidth: Any
-    sustained_bandwidth: Any
     cache_bytes: Any
     cache_bandwidth: Any
     devices: int

@@ -145,7 +145,7 @@ def phase_time(
     passes: Any = sum(run.passes for run in ideal_runs)
     memory = ideal_memory_s(read, passes, machine, machine.devices)
     ideal = maximum(compute, memory) / ideal_scale
-    expectations = tuple(expect(kernel, expected_runs, machine, request.skew) for kernel in plan.kernels)
+    expectations = tuple(expect(kernel, expected_runs, request.skew) for kernel in plan.kernels)
     floor: Any = sum(item.floor_s for item in expectations)
     if request.overlap == "operator":
         busy: Any = sum(item.busy_s for item in expectations)

@@ -1,4 +1,4 @@
-"""Files of models as entries: a configuration, a GGUF file, safetensors files. Each kind is read by a module of its own.
+"""Files of models as entries: a configuration, a GGUF file, safetensors files. A module of its own reads each kind.
 
 Importers read files and nothing else: no network, no code of the model's, no packages beside the library's own.
 """

@@ -81,6 +81,7 @@ GGML_TYPES: Mapping[int, tuple[str, int, int]] = {
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+_CODES = {order + kind: struct.Struct(order + kind) for order in "<>" for kind in "IQ"}
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,7 @@ class _Reader:
 
     def number(self, kind: str) -> int:
         """The next number, by its struct code."""
-        code = struct.Struct(self.order + kind)
+        code = _CODES[self.order + kind]
         return int(code.unpack(self.take(code.size))[0])
 
     def text(self, what: str, longest: int) -> str:
@@ -255,7 +256,7 @@ class _Reader:
     def skip_strings(self, count: int) -> None:
         """Pass over an array of strings: each begins with its length."""
         self.count(count, "strings", 8)
-        unpack = struct.Struct(self.order + "Q").unpack_from
+        unpack = _CODES[self.order + "Q"].unpack_from
         left, buffer, at, end = count, self._buffer, self._at, len(self._buffer) - 8
         while left:
             if at > end:

@@ -17,7 +17,9 @@ from rooflinellm.importers import huggingface_compressed as compressed
 from rooflinellm.importers import huggingface_dense as dense
 from rooflinellm.importers import huggingface_gemma as gemma
 from rooflinellm.importers import huggingface_hybrid as hybrid
+from rooflinellm.importers import huggingface_latent as latent
 from rooflinellm.importers import huggingface_mixtures as mixtures
+from rooflinellm.importers import huggingface_nemotron as nemotron
 from rooflinellm.importers.gguf_model import grouped, slug
 from rooflinellm.importers.huggingface_config import Config, read_json
 from rooflinellm.importers.huggingface_defaults import DEFAULTS, TIED
@@ -55,12 +57,15 @@ FAMILIES: Mapping[str, Callable[[Config], Shape]] = {
     "qwen2_moe": mixtures.qwen2_moe,
     "qwen3_moe": mixtures.qwen3_moe,
     "qwen3_vl_moe_text": mixtures.qwen3_moe,
+    "qwen3_omni_moe_text": mixtures.qwen3_moe,
     "glm4_moe": mixtures.glm4_moe,
     "dots1": mixtures.glm4_moe,
     "solar_open": mixtures.solar_open,
     "hy_v3": mixtures.hy_v3,
     "exaone_moe": mixtures.exaone_moe,
     "minimax_m2": mixtures.minimax_m2,
+    "minimax_m3": latent.minimax_m3,
+    "minimax_m3_vl_text": latent.minimax_m3,
     "ernie4_5_moe": mixtures.ernie_moe,
     "hunyuan_v1_moe": mixtures.hunyuan_moe,
     "bailing_moe": mixtures.bailing_moe,
@@ -71,9 +76,10 @@ FAMILIES: Mapping[str, Callable[[Config], Shape]] = {
     "step3p7": mixtures.gated_heads,
     "mimo_v2_flash": mixtures.mimo_v2,
     "llama4_text": mixtures.llama4,
-    **dict.fromkeys((*_DEEPSEEK, "youtu", "minicpm3"), mixtures.deepseek),
+    **dict.fromkeys((*_DEEPSEEK, "youtu", "minicpm3"), latent.deepseek),
     "deepseek_v4": compressed.deepseek_v4,
     "deepseek_ref": compressed.deepseek_v4,
+    "glm5_next_text": compressed.glm5_next,
     "qwen3_next": hybrid.qwen_next,
     "qwen3_5_text": hybrid.qwen_next,
     "qwen3_5_moe_text": hybrid.qwen_next,
@@ -92,8 +98,8 @@ FAMILIES: Mapping[str, Callable[[Config], Shape]] = {
     "jamba": hybrid.jamba,
     "granitemoehybrid": hybrid.granite_hybrid,
     "falcon_h1": hybrid.falcon_h1,
-    "nemotron_h": hybrid.nemotron_h,
-    "nemotron-nas": hybrid.nemotron_nas,
+    "nemotron_h": nemotron.nemotron_h,
+    "nemotron-nas": nemotron.nemotron_nas,
     "gemma3n_text": gemma.gemma3n,
     "gemma4_text": gemma.gemma4,
     "gemma4_unified_text": gemma.gemma4,
@@ -111,12 +117,8 @@ REFUSED: Mapping[str, str] = {
     "xlstm": "xLSTM's memory is not described",
     "mllama": "cross-attention to images is not described",
     "mllama_text_model": "cross-attention to images is not described",
-    "minimax_m3": "sparse attention by blocks over grouped heads is not described",
-    "minimax_m3_vl": "sparse attention by blocks over grouped heads is not described",
     "longcat_flash": "layers of two attentions and experts that pass tokens on are not described",
     "kimi_k3": "residuals of whole layer blocks (attn_res_block_size) and gated latent attention are not described",
-    "glm5_next": "an indexer that pools its keys (index_kpool) is not described",
-    "glm5_next_text": "an indexer that pools its keys (index_kpool) is not described",
     "t5": "encoders with decoders are not described",
     "bart": "encoders with decoders are not described",
     "whisper": "encoders with decoders are not described",
@@ -128,7 +130,9 @@ REFUSED: Mapping[str, str] = {
 _NESTED = ("text_config", "llm_config", "language_config", "text_model_config")
 _WRAPPERS = {"gemma3": "gemma3_text", "gemma3n": "gemma3n_text", "gemma4": "gemma4_text", "llama4": "llama4_text"}
 _WRAPPERS |= {"gemma4_unified": "gemma4_unified_text", "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"}
+_WRAPPERS |= {"minimax_m3_vl": "minimax_m3_vl_text", "glm5_next": "glm5_next_text"}
 _WRAPPERS |= {"qwen3_vl": "qwen3_vl_text", "qwen3_vl_moe": "qwen3_vl_moe_text", "mistral3": "mistral", "llava": "llama"}
+_WRAPPERS |= {"qwen3_omni_moe": "qwen3_omni_moe_text", "qwen3_omni_moe_thinker": "qwen3_omni_moe_text"}
 """Kind of the nested configuration where it does not say."""
 
 _FAMILY_NAMES = {"gpt_neox": "gpt-neox", "gptj": "gpt-j", "gpt_oss": "gpt-oss", "phi-msft": "phi"}
@@ -203,16 +207,19 @@ def _text_part(whole: Config) -> Config:
     outer = _kind_of(whole)
     if outer in REFUSED:
         whole.unsupported(f"model_type '{outer}': {REFUSED[outer]}")
+    thinker = whole.part("thinker_config")
+    if thinker is not None:  # a model that speaks as well: the part that reads and writes text
+        return _text_part(Config({"model_type": outer, **thinker.values}, whole.where, "thinker_config."))
     nested = next((name for name in _NESTED if isinstance(whole.values.get(name), dict)), None)
     values, prefix, kind = whole.values, "", outer
-    if nested is not None and outer not in FAMILIES:
+    if nested is not None and (outer not in FAMILIES or not whole.has("hidden_size", "num_hidden_layers")):
         values, prefix = whole.values[nested], f"{nested}."
         inner = values.get("model_type")
         kind = inner if isinstance(inner, str) else _WRAPPERS.get(outer, "")
         kind = _WRAPPERS.get(kind, kind)
         tied = whole.values.get("tie_word_embeddings")
         if tied is not None and values.get("tie_word_embeddings") is None:
-            values = values | {"tie_word_embeddings": tied}
+            values = {**values, "tie_word_embeddings": tied}
     kind = _WRAPPERS.get(kind, kind) if nested is None else kind
     if kind in REFUSED:
         whole.unsupported(f"model_type '{kind}': {REFUSED[kind]}")
@@ -220,7 +227,7 @@ def _text_part(whole: Config) -> Config:
         if not kind:
             whole.unsupported("the file names no model_type; nothing tells how its fields are to be read")
         whole.unsupported(f"model_type '{kind:.60}' is not described")
-    return Config(values | {"model_type": kind}, whole.where, prefix, DEFAULTS.get(kind))
+    return Config({**values, "model_type": kind}, whole.where, prefix, DEFAULTS.get(kind))
 
 
 def _kind_of(whole: Config) -> str:

@@ -1,10 +1,21 @@
-"""DeepSeek-V4: attention over compressed entries, several residual streams, and layers that route by token."""
+"""DeepSeek-V4 and GLM-5.3 Flash: several residual streams, attention over entries or pools of several tokens each."""
 
 from __future__ import annotations
 
 from rooflinellm.importers.huggingface_config import Config
-from rooflinellm.importers.huggingface_parts import Extra, Shape, extra, indexer, mixture, vector
-from rooflinellm.specs.model import Block, CompressedAttention, Indexer
+from rooflinellm.importers.huggingface_parts import (
+    Extra,
+    Shape,
+    extra,
+    gated,
+    indexer,
+    indexers,
+    latent,
+    mixture,
+    sparse_layers,
+    vector,
+)
+from rooflinellm.specs.model import Block, CompressedAttention, Indexer, KimiDelta
 
 RATIOS = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 """Tokens of an entry by kind of layer; 0 has none. The first of the others has an indexer."""
@@ -34,6 +45,34 @@ def deepseek_v4(config: Config) -> Shape:
         vector("hc_head_scale", 1),
     )
     return Shape(blocks, extra=head)
+
+
+def glm5_next(config: Config) -> Shape:
+    """GLM-5.3 Flash: three Kimi delta attentions to one latent attention, whose indexer pools its keys."""
+    layers, hidden = config.layers, config.hidden
+    streams, pool = config.count("hc_mult", default=4), config.count("index_kpool", default=16)
+    kinds = config.layer_types(layers)
+    if kinds is None or not set(kinds) <= {"linear_attention", "indexed_attention"}:
+        config.fault("layer_types", "expected linear_attention or indexed_attention for each layer")
+    delta = KimiDelta(
+        kind="kda",
+        heads=config.count("linear_num_heads"),
+        head_dim=config.count("linear_head_dim"),
+        conv_kernel=config.count("linear_conv_kernel_dim", default=4),
+    )
+    pooled = {"ratio": pool, "top_k": max(config.count("index_topk") // pool, 1)}
+    choosers = [each.model_copy(update=pooled) for each in indexers(config, layers)]
+    experts, sparse = mixture(config, router_bias=True), sparse_layers(config, layers)
+    connections = (*_connection("hc_attn", streams, hidden), *_connection("hc_ffn", streams, hidden))
+    blocks = [
+        Block(
+            mixer=delta if kind == "linear_attention" else latent(config, indexer=choosers[layer]),
+            ffn=experts if sparse[layer] else gated(config.intermediate),
+            extra=connections,
+        )
+        for layer, kind in enumerate(kinds)
+    ]
+    return Shape(blocks)
 
 
 def _ratios(config: Config, layers: int) -> list[int]:

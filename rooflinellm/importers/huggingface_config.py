@@ -19,7 +19,7 @@ from rooflinellm.specs.model import MAX_LAYERS
 MAX_BYTES = 8_000_000
 MAX_COUNT = 10**9
 MAX_ITEMS = 200_000
-NOT_UNDERSTOOD = "Nothing is guessed: write an entry (`rooflinellm model show NAME` shows how one looks), or report the architecture."
+NOT_UNDERSTOOD = "Nothing is guessed: please report the architecture, or write an entry for the model."
 
 _MISSING: Any = object()
 

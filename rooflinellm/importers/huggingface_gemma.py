@@ -1,4 +1,4 @@
-"""Gemma 3n and 4: tables of embeddings for each layer, caches shared between layers, global layers with their own heads."""
+"""Gemma 3n and 4: tables of embeddings for each layer, shared caches, global layers with their own heads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rooflinellm.specs.model import FFN, Attention, Block
 
 
 def gemma3n(config: Config) -> Shape:
-    """Gemma 3n: alternating updates, a low-rank branch beside attention, the last layers without a cache of their own."""
+    """Gemma 3n: alternating updates, a low-rank branch beside attention, last layers without a cache of their own."""
     layers, hidden = config.layers, config.hidden
     owned = layers - config.count("num_kv_shared_layers", default=15, least=0)
     widths = config.by_layer("intermediate_size", layers, least=1)

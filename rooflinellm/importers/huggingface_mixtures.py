@@ -11,8 +11,6 @@ from rooflinellm.importers.huggingface_parts import (
     attention,
     extra,
     gated,
-    indexer,
-    latent,
     mixture,
     next_token,
     sparse_layers,
@@ -21,7 +19,7 @@ from rooflinellm.importers.huggingface_parts import (
 from rooflinellm.specs.model import FFN, Attention, Block, LatentAttention, MixtureOfExperts
 
 
-def _blocks(
+def layers_of(
     mixers: Sequence[Attention | LatentAttention],
     sparse: Sequence[bool],
     experts: MixtureOfExperts,
@@ -38,7 +36,7 @@ def _blocks(
     return blocks
 
 
-def _dense_width(config: Config, sparse: Sequence[bool]) -> int | None:
+def dense_width(config: Config, sparse: Sequence[bool]) -> int | None:
     return None if all(sparse) else config.intermediate
 
 
@@ -46,13 +44,13 @@ def mixtral(config: Config) -> Shape:
     """Mixtral, and the mixtures whose ``intermediate_size`` is that of an expert."""
     experts = mixture(config, intermediate=config.intermediate)
     mixers = [attention(config, window=window) for window in windows(config, config.layers, "every")]
-    return Shape(_blocks(mixers, [True] * config.layers, experts, None))
+    return Shape(layers_of(mixers, [True] * config.layers, experts, None))
 
 
 def minicpm_moe(config: Config) -> Shape:
     """MiniCPM with experts."""
     experts = mixture(config, intermediate=config.intermediate)
-    return Shape(_blocks([attention(config)] * config.layers, [True] * config.layers, experts, None))
+    return Shape(layers_of([attention(config)] * config.layers, [True] * config.layers, experts, None))
 
 
 def olmoe(config: Config) -> Shape:
@@ -60,7 +58,7 @@ def olmoe(config: Config) -> Shape:
     bias = config.flag("attention_bias")
     mixer = attention(config, qk_norm="full", qkv_bias=bias, out_bias=bias)
     experts = mixture(config, intermediate=config.intermediate)
-    return Shape(_blocks([mixer] * config.layers, [True] * config.layers, experts, None))
+    return Shape(layers_of([mixer] * config.layers, [True] * config.layers, experts, None))
 
 
 def phimoe(config: Config) -> Shape:
@@ -86,7 +84,7 @@ def gpt_oss(config: Config) -> Shape:
         for window in windows(config, config.layers, 2)
     ]
     experts = mixture(config, intermediate=config.intermediate, bias=True, router_bias=True)
-    return Shape(_blocks(mixers, [True] * config.layers, experts, None))
+    return Shape(layers_of(mixers, [True] * config.layers, experts, None))
 
 
 def dbrx(config: Config) -> Shape:
@@ -101,7 +99,7 @@ def dbrx(config: Config) -> Shape:
         active=outer.count("moe_top_k", default=1),
         intermediate=outer.count("ffn_hidden_size", default=3584),
     )
-    return Shape(_blocks([mixer] * config.layers, [True] * config.layers, experts, None))
+    return Shape(layers_of([mixer] * config.layers, [True] * config.layers, experts, None))
 
 
 def granite_moe(config: Config) -> Shape:
@@ -110,7 +108,7 @@ def granite_moe(config: Config) -> Shape:
     shared = config.count("shared_intermediate_size", default=0, least=0)
     experts = mixture(config, intermediate=config.intermediate, shared_intermediate=shared or None)
     mixer = attention(config, qkv_bias=bias, out_bias=bias)
-    return Shape(_blocks([mixer] * config.layers, [True] * config.layers, experts, None))
+    return Shape(layers_of([mixer] * config.layers, [True] * config.layers, experts, None))
 
 
 def _stepped(config: Config, layers: int) -> list[bool]:
@@ -129,7 +127,7 @@ def qwen2_moe(config: Config) -> Shape:
     mixers = [attention(config, qkv_bias=bias, window=window) for window in windows(config, layers, "upper")]
     sparse = _stepped(config, layers)
     experts = mixture(config, shared_gate=True)
-    return Shape(_blocks(mixers, sparse, experts, _dense_width(config, sparse)))
+    return Shape(layers_of(mixers, sparse, experts, dense_width(config, sparse)))
 
 
 def qwen3_moe(config: Config) -> Shape:
@@ -142,7 +140,7 @@ def qwen3_moe(config: Config) -> Shape:
     ]
     sparse = _stepped(config, layers)
     experts = mixture(config, shared_intermediate=None)
-    return Shape(_blocks(mixers, sparse, experts, _dense_width(config, sparse)))
+    return Shape(layers_of(mixers, sparse, experts, dense_width(config, sparse)))
 
 
 def glm4_moe(config: Config) -> Shape:
@@ -162,18 +160,17 @@ def glm4_moe(config: Config) -> Shape:
     ]
     sparse = sparse_layers(config, layers)
     experts = mixture(config, router_bias=True)
-    blocks = _blocks(mixers, sparse, experts, _dense_width(config, sparse))
+    blocks = layers_of(mixers, sparse, experts, dense_width(config, sparse))
     return Shape(blocks, mtp=next_token(config, blocks[-1], hidden))
 
 
 def solar_open(config: Config) -> Shape:
-    """Solar Open: GLM's mixture in every layer."""
+    """Solar Open: GLM's mixture in every layer; its published count leaves the router's bias out."""
     bias = config.flag("attention_bias")
     normed = config.flag("use_qk_norm")
     mixer = attention(config, qkv_bias=bias, qk_norm="head" if normed else "none")
     sparse = sparse_layers(config, config.layers)
-    experts = mixture(config, router_bias=True)
-    return Shape(_blocks([mixer] * config.layers, sparse, experts, _dense_width(config, sparse)))
+    return Shape(layers_of([mixer] * config.layers, sparse, mixture(config), dense_width(config, sparse)))
 
 
 def hy_v3(config: Config) -> Shape:
@@ -182,7 +179,7 @@ def hy_v3(config: Config) -> Shape:
     mixer = attention(config, qkv_bias=bias, out_bias=bias, qk_norm="head")
     sparse = sparse_layers(config, layers)
     experts = mixture(config, router_bias=True)
-    blocks = _blocks([mixer] * layers, sparse, experts, _dense_width(config, sparse))
+    blocks = layers_of([mixer] * layers, sparse, experts, dense_width(config, sparse))
     return Shape(blocks, mtp=next_token(config, blocks[-1], config.hidden))
 
 
@@ -192,7 +189,7 @@ def exaone_moe(config: Config) -> Shape:
     mixers = [attention(config, qk_norm="head", window=window) for window in windows(config, layers, 4)]
     sparse = sparse_layers(config, layers)
     experts = mixture(config, router_bias=True)
-    return Shape(_blocks(mixers, sparse, experts, _dense_width(config, sparse)))
+    return Shape(layers_of(mixers, sparse, experts, dense_width(config, sparse)))
 
 
 def minimax_m2(config: Config) -> Shape:
@@ -208,7 +205,7 @@ def minimax_m2(config: Config) -> Shape:
         router_bias=config.flag("use_routing_bias", default=True),
         shared_intermediate=config.count_or_none("shared_intermediate_size", least=0) or None,
     )
-    return Shape(_blocks([mixer] * config.layers, [True] * config.layers, experts, None))
+    return Shape(layers_of([mixer] * config.layers, [True] * config.layers, experts, None))
 
 
 def ernie_moe(config: Config) -> Shape:
@@ -224,7 +221,7 @@ def ernie_moe(config: Config) -> Shape:
     last = layers - 1 if last in (-1, None) else config.count("moe_layer_end_index", least=0)
     sparse = [(layer + 1) % every == 0 and first <= layer <= last for layer in range(layers)]
     experts = mixture(config, router_bias=config.flag("moe_use_aux_free", default=True))
-    return Shape(_blocks([attention(config)] * layers, sparse, experts, _dense_width(config, sparse)))
+    return Shape(layers_of([attention(config)] * layers, sparse, experts, dense_width(config, sparse)))
 
 
 def hunyuan_moe(config: Config) -> Shape:
@@ -263,7 +260,7 @@ def bailing_moe(config: Config) -> Shape:
     )
     sparse = sparse_layers(config, layers)
     experts = mixture(config, router_bias=config.flag("moe_router_enable_expert_bias"))
-    blocks = _blocks([mixer] * layers, sparse, experts, _dense_width(config, sparse))
+    blocks = layers_of([mixer] * layers, sparse, experts, dense_width(config, sparse))
     return Shape(blocks, mtp=next_token(config, blocks[-1], config.hidden))
 
 
@@ -277,7 +274,7 @@ def afmoe(config: Config) -> Shape:
     first = config.count("num_dense_layers", default=1, least=0)
     experts = mixture(config, router_bias=True)
     sparse = [layer >= first for layer in range(layers)]
-    return Shape(_blocks(mixers, sparse, experts, _dense_width(config, sparse), norms=4))
+    return Shape(layers_of(mixers, sparse, experts, dense_width(config, sparse), norms=4))
 
 
 def gated_heads(config: Config) -> Shape:
@@ -295,7 +292,7 @@ def gated_heads(config: Config) -> Shape:
         gates.append((extra("attn_gate", heads[layer] * (1 if per_head else mixer.head_dim), hidden),))
     sparse = sparse_layers(config, layers)
     experts = mixture(config, router_bias=True)
-    return Shape(_blocks(mixers, sparse, experts, _dense_width(config, sparse), extras=gates))
+    return Shape(layers_of(mixers, sparse, experts, dense_width(config, sparse), extras=gates))
 
 
 def mimo_v2(config: Config) -> Shape:
@@ -324,7 +321,7 @@ def mimo_v2(config: Config) -> Shape:
     sparse = sparse_layers(config, layers)
     experts = mixture(config, router_bias=True)
     mixers = [local if is_local else full for is_local in pattern]
-    return Shape(_blocks(mixers, sparse, experts, _dense_width(config, sparse)))
+    return Shape(layers_of(mixers, sparse, experts, dense_width(config, sparse)))
 
 
 def llama4(config: Config) -> Shape:
@@ -348,38 +345,4 @@ def llama4(config: Config) -> Shape:
     sparse = [layer in chosen if chosen is not None else (layer + 1) % step == 0 for layer in range(layers)]
     width = config.intermediate
     experts = mixture(config, intermediate=width, shared_intermediate=width)
-    return Shape(_blocks(mixers, sparse, experts, config.count("intermediate_size_mlp", default=2 * width)))
-
-
-def deepseek(config: Config) -> Shape:
-    """DeepSeek V2 to V3.2, Kimi K2, GLM-4.7-Flash and 5: latent attention, and the indexer of sparse attention."""
-    layers, hidden = config.layers, config.hidden
-    if config.flag("attention_bias"):
-        config.unsupported("latent attention with biases (attention_bias) is not described")
-    mixers = _latent_mixers(config, layers)
-    sparse = sparse_layers(config, layers)
-    if not config.has("n_routed_experts", "num_local_experts"):
-        return Shape([Block(mixer=mixer, ffn=gated(config.intermediate)) for mixer in mixers])
-    # V2 chooses experts without a bias; V3 and what follows it correct the choice by one.
-    method = config.text("topk_method", default="greedy" if config.kind == "deepseek_v2" else "noaux_tc")
-    biased = method == "noaux_tc" and config.kind != "mistral4"
-    experts = mixture(config, router_bias=biased)
-    blocks = _blocks(mixers, sparse, experts, _dense_width(config, sparse))
-    # Where layers share an indexer, the prediction module has one of its own, as the first layer has.
-    last = blocks[-1].model_copy(update={"mixer": mixers[0]})
-    return Shape(blocks, mtp=next_token(config, last, hidden))
-
-
-def _latent_mixers(config: Config, layers: int) -> list[LatentAttention]:
-    if config.kind not in ("deepseek_v32", "glm_moe_dsa"):
-        return [latent(config)] * layers
-    own, shared = latent(config, indexer=indexer(config)), latent(config, indexer=indexer(config, shared=True))
-    kinds = config.layer_types(layers, "indexer_types")
-    if kinds is None:
-        # Of so many layers one chooses; the first ones always do.
-        every = config.count("index_topk_freq", default=1)
-        first = config.count("index_skip_topk_offset", default=2, least=0)
-        kinds = ["shared" if max(layer - first + 1, 0) % every else "full" for layer in range(layers)]
-    if not set(kinds) <= {"full", "shared"}:
-        config.unsupported("indexers of other types than 'full' and 'shared' are not described")
-    return [own if kind == "full" else shared for kind in kinds]
+    return Shape(layers_of(mixers, sparse, experts, config.count("intermediate_size_mlp", default=2 * width)))

@@ -1,4 +1,4 @@
-"""Parts that many families share: attention, feed-forward parts, mixtures, windows, and what a whole model is made of."""
+"""What many families share: attention, feed-forward parts, mixtures, windows, and the shape of a whole model."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def latent(config: Config, **given: Any) -> LatentAttention:
         "q_rank": config.count_or_none("q_lora_rank"),
         "kv_rank": config.count("kv_lora_rank"),
         "nope_dim": config.count("qk_nope_head_dim"),
-        "rope_dim": config.count("qk_rope_head_dim"),
+        "rope_dim": config.count("qk_rope_head_dim", least=0),
         "v_head_dim": config.count("v_head_dim"),
     }
     return LatentAttention(kind="latent", **(shape | given))
@@ -117,6 +117,21 @@ def indexer(config: Config, **given: Any) -> Indexer:
         "top_k": config.count("index_topk"),
     }
     return Indexer(**(shape | given))
+
+
+def indexers(config: Config, layers: int) -> list[Indexer]:
+    """Indexer of each layer: its own, or the choice of an earlier one."""
+    own = indexer(config)
+    kinds = config.layer_types(layers, "indexer_types")
+    if kinds is None:
+        # Of so many layers one chooses; the first ones always do.
+        every = config.count("index_topk_freq", default=1)
+        first = config.count("index_skip_topk_offset", default=2, least=0)
+        kinds = ["shared" if max(layer - first + 1, 0) % every else "full" for layer in range(layers)]
+    if not set(kinds) <= {"full", "shared"}:
+        config.unsupported("indexers of other types than 'full' and 'shared' are not described")
+    shared = own.model_copy(update={"shared": True})
+    return [own if kind == "full" else shared for kind in kinds]
 
 
 WindowRule = Literal["never", "every", "upper", "listed"] | int
@@ -175,8 +190,8 @@ def sparse_layers(config: Config, layers: int) -> list[bool]:
 def next_token(config: Config, block: Block, hidden: int, *names: str) -> MtpModule | None:
     """A multi-token-prediction module of the common kind, as DeepSeek-V3 has it.
 
-    Each of its layers norms the hidden state and the next token's embedding, projects both into one, and ends in a norm;
-    embedding and head are the model's.
+    Each of its layers norms the hidden state and the next token's embedding, projects both into one, and ends in a
+    norm; embedding and head are the model's.
     """
     count = config.count(*(names or ("num_nextn_predict_layers",)), default=0, least=0)
     if not count:

@@ -15,7 +15,7 @@ from rooflinellm.errors import InvalidRequest
 from rooflinellm.measurements.resolver import Resolved
 from rooflinellm.measurements.server import SMALLEST_KV
 from rooflinellm.results import MemoryPlan
-from rooflinellm.specs.engine import ProfileSpec
+from rooflinellm.specs.profile import ProfileSpec
 
 PLANS_KEPT = 4096
 MOST_SEQUENCES = 2048
@@ -207,10 +207,12 @@ class Evaluator:
         """
         quantity, stated = resolved.quantity, resolved.keywords.get("batch")
         plan, bound_plan = self.plan(resolved), self._smallest_cache(resolved)
-        expected_batch = stated or min(self._room(plan, resolved), MOST_SEQUENCES)
-        if not expected_batch:
+        most = self._most_room(bound_plan, resolved)
+        if not most:
             raise InvalidRequest("the model does not fit the device with a single request")
-        ideal_batch = stated or max(self._most_room(bound_plan, resolved), expected_batch)
+        # It ran, so that what the engine is assumed to reserve cannot have left no room at all.
+        expected_batch = stated or max(min(self._room(plan, resolved), MOST_SEQUENCES), 1)
+        ideal_batch = stated or max(most, expected_batch)
         request, widest = (self._request(resolved, batch=batch) for batch in (expected_batch, ideal_batch))
         steps = max(request.decode_steps, 1)
         counted = (quantity.tokens or request.output_tokens) * quantity.scale

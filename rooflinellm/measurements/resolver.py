@@ -174,10 +174,8 @@ def _not_modelled(row: Row) -> Iterator[tuple[bool, str]]:
     yield kind.endswith("_disagg"), "disaggregated prefill and decode is not modelled yet"
     yield kind == "energy", "energy is not a speed"
     yield kind == "offload_decode" or "offload" in extra, "offload to the CPU is not modelled yet"
-    yield (
-        row.population == "offload" or "+CPU" in (row.backend or ""),
-        "offload to the CPU is not modelled yet",
-    )
+    beside = row.population == "offload" or "+CPU" in (row.backend or "") or "experts on CPU" in (row.device or "")
+    yield beside, "offload to the CPU is not modelled yet"
     yield "RPC" in note or bool(extra.get("rpc")), "several computers joined over a network are not modelled yet"
     yield str(extra.get("split_mode", "layer")) in ("row", "tensor"), "splitting rows over devices is not modelled yet"
     yield bool(extra.get("tensor_overrides")), "offload to the CPU is not modelled yet"

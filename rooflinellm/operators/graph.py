@@ -153,19 +153,21 @@ def _attention(mixer: Attention, hidden: int) -> tuple[Operator, ...]:
     output = tuple(t for t in tensors if t.name.startswith("attn_output"))
     # Biases and norms of unused projections stay where they are: they weigh nothing.
     unused = tuple(t for t in tensors if t.use == "lookup")
-    projections = tuple(t for t in tensors if t not in output and t not in unused)
+    indexing = tuple(t for t in tensors if t.name.startswith("indexer"))
+    projections = tuple(t for t in tensors if t not in (*output, *unused, *indexing))
     queries = mixer.heads * mixer.head_dim
     mixed = mixer.heads * mixer.value_dim
     cached = mixer.kv_heads * (mixer.head_dim + mixer.value_dim) if mixer.kv == "own" else 0
     mixing = Mixing(
         mixer,
         attention.flops_per_pair(mixer.heads, mixer.head_dim, mixer.value_dim),
-        window=mixer.window,
+        window=mixer.window if mixer.indexer is None else mixer.indexer.tokens + 1,
         chunk=mixer.chunk,
         owned=mixer.kv == "own",
     )
     return (
         Operator("QKV projection", "linear", projections, hidden, queries + cached),
+        *(_indexer(mixer.indexer, indexing) if mixer.indexer is not None and indexing else ()),
         *_resident("unused projections", unused),
         Operator("attention", "attention", (), queries, mixed + cached, mixing=mixing),
         Operator("attention output", "linear", output, mixed, hidden),
@@ -183,7 +185,7 @@ def _latent_attention(mixer: LatentAttention, hidden: int) -> tuple[Operator, ..
         mixer,
         attention.flops_per_pair(heads, mixer.latent_dim, mixer.kv_rank),
         # The chosen tokens and the newest one itself.
-        window=None if indexer is None else indexer.top_k + 1,
+        window=None if indexer is None else indexer.tokens + 1,
         expanded_flops_per_pair=attention.flops_per_pair(heads, mixer.nope_dim + mixer.rope_dim, mixer.v_head_dim),
         expansion_flops_per_token=2 * mixer.kv_rank * heads * (mixer.nope_dim + mixer.v_head_dim),
     )
@@ -212,8 +214,8 @@ def _indexer(indexer: Indexer, tensors: tuple[Tensor, ...]) -> tuple[Operator, O
 def _compressed_attention(mixer: CompressedAttention, hidden: int) -> tuple[Operator, ...]:
     """Attention within the window, and over entries of several tokens each.
 
-    An entry of m tokens counts as a share of each of them: a pair and a cached token cost the m-th part, and the choice of
-    k entries is one of k m tokens.
+    An entry of m tokens counts as a share of each of them: a pair and a cached token cost the m-th part, and the choice
+    of k entries is one of k m tokens.
     """
     tensors = layers.compressed_attention_tensors(mixer, hidden)
     indexing = tuple(t for t in tensors if t.name.startswith("indexer"))
@@ -236,7 +238,7 @@ def _compressed_attention(mixer: CompressedAttention, hidden: int) -> tuple[Oper
             v_head_dim=mixer.head_dim,
             ratio=ratio,
         )
-        chosen = None if indexer is None else indexer.top_k * ratio + 1
+        chosen = None if indexer is None else indexer.tokens + 1
         far = Mixing(held, flops // ratio, window=chosen)
         operators.append(Operator("attention to entries", "attention", (), width, width, mixing=far))
     if indexer is not None:

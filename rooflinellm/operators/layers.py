@@ -43,8 +43,8 @@ def attention_tensors(attention: Attention, hidden: int) -> Tensors:
         W_q: H d_k x d,   W_k: H_kv d_k x d,   W_v: H_kv d_v x d,   W_o: d x H d_v
 
     A fused projection stacks the rows of the first three; an output gate doubles the rows of the query. Norms of
-    queries and keys, sinks and biases are vectors. Projections of keys and values that a layer has and does not use, since
-    it reads another layer's cache, are resident like a table.
+    queries and keys, sinks and biases are vectors. Projections of keys and values that a layer has and does not use,
+    since it reads another layer's cache, are resident like a table.
 
     Parameters
     ----------
@@ -88,6 +88,13 @@ def attention_tensors(attention: Attention, hidden: int) -> Tensors:
         tensors += [vector("attn_q_norm", query_rows), vector("attn_k_norm", key_rows)]
     if attention.sinks:
         tensors.append(vector("attn_sinks", attention.heads))
+    if attention.indexer is not None and not attention.indexer.shared:
+        indexer = attention.indexer
+        tensors += [
+            Tensor("indexer.attn_q", indexer.heads * indexer.head_dim, hidden),
+            Tensor("indexer.attn_k", indexer.head_dim, hidden),
+            *(vector(f"indexer.{part}_norm", indexer.head_dim) for part in "qk"),
+        ]
     return tuple(tensors)
 
 
@@ -139,6 +146,11 @@ def latent_attention_tensors(latent: LatentAttention, hidden: int) -> Tensors:
             vector("indexer.k_norm", indexer.head_dim),
             vector("indexer.k_norm.bias", indexer.head_dim),
         ]
+        if indexer.ratio > 1:
+            tensors += [
+                Tensor("indexer.compressor_gate", indexer.head_dim, hidden),
+                vector("indexer.compressor_ape", indexer.ratio * indexer.head_dim),
+            ]
     return tuple(tensors)
 
 
@@ -456,6 +468,24 @@ def head_tensors(entry: ModelEntry) -> Tensors:
     head = _with_biases((Tensor("output", entry.vocabulary, entry.hidden),), entry.head_bias)
     others = tuple(tensor for tensor in extra_tensors(entry.extra) if tensor.use != "lookup")
     return norm + others + head
+
+
+def mtp_tensors(entry: ModelEntry) -> Tensors:
+    """Tensors of the multi-token-prediction module, which shares embedding and head with the model.
+
+    Parameters
+    ----------
+    entry : ModelEntry
+
+    Returns
+    -------
+    tuple of Tensor
+        Nothing where there is no module.
+    """
+    if entry.mtp is None:
+        return ()
+    blocks = sum((block_tensors(block, entry.hidden) for block in entry.mtp.pattern), start=())
+    return blocks + extra_tensors(entry.mtp.extra)
 
 
 def _projections(suffix: str, intermediate: int, hidden: int, *, gated: bool, copies: int = 1) -> Tensors:

@@ -13,7 +13,7 @@ from rooflinellm.units import GIGA
 
 from .cache import CacheTypes
 from .graph import block_operators, end_operators
-from .layers import block_tensors, embedding_tensors, head_tensors
+from .layers import block_tensors, embedding_tensors, head_tensors, mtp_tensors
 from .recipe import ModelTraits, traits_of
 from .stored import check
 from .tensors import Tensor
@@ -128,6 +128,11 @@ class ModelSpec:
         """Parameters of the text model, a tied head once. [-]"""
         ends = embedding_tensors(self.entry) + head_tensors(self.entry)
         return _params(ends) + sum(count * _params(block_tensors(block, self.hidden)) for block, count in self._counted)
+
+    @cached_property
+    def mtp_params(self) -> int:
+        """Parameters of the multi-token-prediction module, 0 without one; resident only where it drafts. [-]"""
+        return _params(mtp_tensors(self.entry))
 
     @cached_property
     def active_params(self) -> int:

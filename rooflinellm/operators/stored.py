@@ -32,7 +32,8 @@ def check(entry: ModelEntry, file: FileWeights) -> None:
     UnsupportedModel
         Naming the first tensor that differs.
     """
-    left = {place: held for place, held in file.by_place.items() if place[0] < entry.layer_count}
+    layers = entry.layer_count
+    left = {place: held for place, held in file.by_place.items() if place[0] < layers}
     for layer, tensor in _derived(entry, file.family):
         held = left.pop((layer, tensor.name), None)
         if held is None:

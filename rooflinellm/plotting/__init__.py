@@ -5,24 +5,23 @@ A chart's file is called after it (``roofline_chart.py``), so that importing the
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
-_PUBLIC = {
-    "roofline": "rooflinellm.plotting.roofline_chart",
-    "describe": "rooflinellm.plotting.style",
-    "save": "rooflinellm.plotting.style",
-}
-
-__all__ = sorted(_PUBLIC)
+__all__ = ["describe", "roofline", "save"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        value = getattr(import_module(_PUBLIC[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'rooflinellm.plotting' has no attribute '{name}'")
+    found: Any
+    if name == "roofline":
+        from rooflinellm.plotting.roofline_chart import roofline as found
+    elif name == "describe":
+        from rooflinellm.plotting.style import describe as found
+    elif name == "save":
+        from rooflinellm.plotting.style import save as found
+    else:
+        raise AttributeError(f"module 'rooflinellm.plotting' has no attribute '{name}'")
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

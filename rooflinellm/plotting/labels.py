@@ -93,7 +93,7 @@ class HaloText(Text):
 
 def halo_text(size: float, gid: str, *, color: str = INK) -> HaloText:
     """Return a text for a label, still without words and place."""
-    text = HaloText(0.0, 0.0, "", fontsize=size, color=color)
+    text = HaloText(0.0, 0.0, "", fontsize=size, color=color, parse_math=False)
     text.set_gid(gid)
     return text
 
@@ -433,7 +433,7 @@ def _show(label: Label, leader: Line2D, outcome: _Outcome, view: View) -> None:
 def _size(text: Text, wording: str, renderer: RendererBase) -> Pair:
     """Size of a wording in a text's font, upright. [pixel]"""
     figure: Any = text.figure
-    scratch = Text(0, 0, wording, fontproperties=text.get_fontproperties())
+    scratch = Text(0, 0, wording, fontproperties=text.get_fontproperties(), parse_math=False)
     scratch.set_figure(figure)
     extent = scratch.get_window_extent(renderer)
     return extent.width, extent.height

@@ -13,14 +13,33 @@ from rooflinellm.specs.weights import FileWeights
 MAX_LAYERS = 10_000
 
 
+class Indexer(Spec):
+    """Lightning indexer of sparse attention: its own keys choose what the attention reads.
+
+    A `shared` one takes the choice of an earlier layer's, and has neither weights nor keys. A key stands for `ratio`
+    tokens, and `top_k` counts keys.
+    """
+
+    heads: Count
+    head_dim: Count
+    top_k: Count
+    ratio: Count = 1
+    shared: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are chosen."""
+        return self.top_k * self.ratio
+
+
 class Attention(Spec):
     """Softmax attention with grouped key/value heads.
 
     `window` counts the newest token itself; `chunk` attends within fixed chunks of so many tokens instead (Llama 4).
     `qk_norm`: ``head`` norms each head (one vector of head size for queries and one for keys), ``full`` norms the whole
     projection. `kv`: ``shared`` reads another layer's cache and holds none; `kv_projections` tells whether it still has
-    the weights (which no pass reads then). `value_is_key`: keys serve as values, there is no value projection (the cache
-    holds both all the same).
+    the weights (which no pass reads then). `value_is_key`: keys serve as values, there is no value projection (the
+    cache holds both all the same). An `indexer` chooses the tokens that are read.
     """
 
     kind: Literal["attention"]
@@ -39,6 +58,7 @@ class Attention(Spec):
     kv: Literal["own", "shared"] = "own"
     kv_projections: bool = True
     value_is_key: bool = False
+    indexer: Indexer | None = None
 
     @model_validator(mode="after")
     def _groups(self) -> Attention:
@@ -46,6 +66,8 @@ class Attention(Spec):
             raise ValueError(f"heads {self.heads} is no multiple of kv_heads {self.kv_heads}")
         if self.window is not None and self.chunk is not None:
             raise ValueError("give window or chunk, not both")
+        if self.indexer is not None and (self.window is not None or self.chunk is not None or self.kv == "shared"):
+            raise ValueError("an indexer needs a whole cache of its own")
         if self.kv == "own" and not self.kv_projections:
             raise ValueError("a layer with a cache of its own needs kv_projections")
         if self.value_is_key and self.value_dim != self.head_dim:
@@ -56,20 +78,6 @@ class Attention(Spec):
     def value_dim(self) -> int:
         """Width of one value head."""
         return self.head_dim if self.v_head_dim is None else self.v_head_dim
-
-
-class Indexer(Spec):
-    """Lightning indexer of sparse attention: its own keys choose the `top_k` tokens that the attention reads.
-
-    A `shared` one takes the choice of an earlier layer's, and has neither weights nor keys. A key stands for `ratio`
-    tokens, and `top_k` counts keys.
-    """
-
-    heads: Count
-    head_dim: Count
-    top_k: Count
-    ratio: Count = 1
-    shared: bool = False
 
 
 class LatentAttention(Spec):
@@ -98,8 +106,8 @@ class CompressedAttention(Spec):
     """Attention with one key/value head whose keys serve as values, each cached once (DeepSeek-V4).
 
     A query sees the last `window` tokens and, with a `ratio`, entries that stand for so many tokens each. An `indexer`
-    chooses `top_k` of those; without one all are read. Queries come from a rank, the output passes through `output_groups`
-    groups of a rank each.
+    chooses `top_k` of those; without one all are read. Queries come from a rank, the output passes through
+    `output_groups` groups of a rank each.
     """
 
     kind: Literal["compressed"]
@@ -249,8 +257,8 @@ class PlainFFN(Spec):
 class MixtureOfExperts(Spec):
     """Router and experts; `shared_intermediate` is the width of all shared experts together.
 
-    `expert_hidden` is the size the experts work in where a projection leads into it and out of it again (the extra tensors
-    ``ffn_latent_down`` and ``ffn_latent_up``).
+    `expert_hidden` is the size the experts work in where a projection leads into it and out of it again (the extra
+    tensors ``ffn_latent_down`` and ``ffn_latent_up``).
     """
 
     kind: Literal["moe"]

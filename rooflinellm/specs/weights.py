@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, SkipValidation
 
 from rooflinellm.specs.common import Spec
 from rooflinellm.specs.formats import FormatSpec, Rule
@@ -22,7 +22,7 @@ class FileFormat(FormatSpec):
     id: str
 
 
-class StoredTensor(Spec):
+class StoredTensor(NamedTuple):
     """What a file holds of one tensor class in one layer.
 
     `name` is the class that `operators.layers` derives, `tensor` the file's own name of it (of the first, where several
@@ -31,13 +31,13 @@ class StoredTensor(Spec):
     multi-token-prediction module.
     """
 
-    layer: Annotated[int, Field(ge=OUTSIDE)]
+    layer: int
     name: str
     tensor: str
-    elements: Natural
-    columns: Natural | None = None
+    elements: int
+    columns: int | None
     encoding: str
-    bytes: Natural
+    bytes: int
 
 
 class FileWeights(Spec):
@@ -66,7 +66,7 @@ class FileWeights(Spec):
     family: Literal["gguf", "hf", "mlx", "exl"]
     label: str
     format: str | None = None
-    tensors: tuple[StoredTensor, ...]
+    tensors: Annotated[tuple[StoredTensor, ...], SkipValidation]
     idle_bytes: Natural = 0
 
     @cached_property

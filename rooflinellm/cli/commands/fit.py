@@ -30,7 +30,10 @@ ANSWER_IS_NO = 1
     metavar="N",
     help="Context to hold for each request.  [default: 8192]",
 )
-@workload_options("weights", "kv", "engine", "batch")
+@workload_options(
+    *("weights", "kv", "engine", "batch", "tensor_parallel", "pipeline_parallel", "expert_parallel"),
+    *("data_parallel", "gpu_layers", "cpu_moe_layers", "draft"),
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show every format of the engine.")
 @output_options
 def command(

@@ -1,0 +1,73 @@
+"""Efficiency profiles: how far real runs stay from the roofline, as factors that can be read and argued with."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rooflinellm.specs.common import Entry, Positive, Spec
+
+Level = Literal["kind", "path", "encoding", "memory_type", "architecture", "device"]
+"""What a factor may depend on: operator kind, compute path, encoding of the weights, and properties of the device."""
+
+
+class Factors(Spec):
+    """A number as a product: the base, times one factor a level for the name that is at hand.
+
+    Names are patterns (``iq*``), of which the first that matches counts; a name that none matches has the factor 1, so that
+    an unmeasured device inherits from its architecture, and that from the base.
+    """
+
+    base: Positive
+    by: dict[Level, dict[str, Positive]] = {}
+
+
+class Interval(Spec):
+    """Factors that an expected time is divided and multiplied by for the ends of its interval."""
+
+    decode: Annotated[float, Field(ge=1)]
+    prefill: Annotated[float, Field(ge=1)]
+    source: str
+
+
+class KernelGroup(Spec):
+    """What the kernels of some engines and backends reach; the first group that matches decides.
+
+    Attributes
+    ----------
+    memory : Factors
+        Share of the printed bandwidth that operators sustain; a product above 1 counts as 1. [-]
+    compute : Factors
+        Share of a path's peak that products of many tokens reach; a product above 1 counts as 1. [-]
+    few_tokens : Factors
+        Rate of matrix-vector kernels over the device's 32-bit vector peak; they serve passes of few tokens. [-]
+    half_tokens : Factors
+        Tokens of a pass (of an expert, in a mixture) at which products reach half of that share. [token]
+    floor_us : Factors
+        Time below which a launch of an operator does not fall. [µs]
+    interval : Interval
+        Width of the interval.
+    evidence : dict
+        Series that the fit saw, by device.
+    """
+
+    engines: tuple[str, ...] = ("*",)
+    backends: tuple[str, ...] = ("*",)
+    memory: Factors
+    compute: Factors
+    few_tokens: Factors
+    half_tokens: Factors
+    floor_us: Factors
+    interval: Interval
+    evidence: dict[str, Annotated[int, Field(ge=1)]] = {}
+    source: str
+
+
+class ProfileSpec(Entry):
+    """An efficiency profile."""
+
+    basis: Literal["nominal", "calibrated"]
+    groups: Annotated[tuple[KernelGroup, ...], Field(min_length=1)]
+    decode_power_fraction: Annotated[float, Field(gt=0, le=1)]
+    prefill_power_fraction: Annotated[float, Field(gt=0, le=1)]
