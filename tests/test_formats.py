@@ -553,7 +553,8 @@ def test_checkpoints_keep_ends_router_and_norms_in_full(name: str) -> None:
         assert set(types[kept]) == {plain}
     if name not in ("hf:bf16", "hf:fp16", "hf:fp32"):
         assert plain not in types["ffn_up_exps"]
-    assert (set(types["attn_q"]) == {plain}) == (name in ("hf:bf16", "hf:fp16", "hf:fp32", "hf:mxfp4"))
+    experts_only = ("hf:mxfp4", "hf:nvfp4-experts", "hf:w4a16-g32-experts")
+    assert (set(types["attn_q"]) == {plain}) == (name in ("hf:bf16", "hf:fp16", "hf:fp32", *experts_only))
 
 
 def test_traits_of_equal_layers_are_short() -> None:

@@ -1,5 +1,6 @@
 """The model entries: each is valid, consistent with what its maker states, and derives what the theory says."""
 
+import math
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,9 @@ from rooflinellm.specs.index import key_of
 from rooflinellm.specs.model import (
     Attention,
     Block,
+    CompressedAttention,
     GatedFFN,
+    LatentAttention,
     LayerGroup,
     MixtureOfExperts,
     ModelEntry,
@@ -60,10 +63,27 @@ def test_derivations_agree_with_the_layers_written_out(name):
     ends = layers.embedding_tensors(spec.entry) + layers.head_tensors(spec.entry)
     assert len(spec.layers) == len(spec.layer_tensors) == spec.entry.layer_count == spec.traits.layer_count
     assert spec.total_params == sum(tensor.params for tensor in (*tensors, *ends))
-    assert 0 < spec.active_params < spec.total_params
-    assert spec.kv_bytes_per_token("f16") == sum(
-        2 * block.mixer.kv_heads * (block.mixer.head_dim + block.mixer.value_dim) for block in spec.layers
-    )
+    # OLMo 1 has neither norms nor biases, and a tied head: nothing that is not multiplied.
+    assert 0 < spec.active_params <= spec.total_params
+    assert spec.kv_bytes_per_token("f16") == sum(cached(mixer) for block in spec.layers for mixer in block.mixers)
+
+
+def cached(mixer):
+    """Bytes that a token takes in 16 bits in the cache of one layer."""
+    match mixer:
+        case Attention(kv="own"):
+            return 2 * mixer.kv_heads * (mixer.head_dim + mixer.value_dim) + indexed(mixer)
+        case LatentAttention():
+            return 2 * (mixer.kv_rank + mixer.rope_dim) + indexed(mixer)
+        case CompressedAttention():
+            return 2 * mixer.head_dim + (2 * mixer.head_dim // mixer.ratio if mixer.ratio else 0) + indexed(mixer)
+    return 0
+
+
+def indexed(mixer):
+    """Bytes of an indexer's key in FP8, and of its scale."""
+    indexer = mixer.indexer
+    return 0 if indexer is None or indexer.shared else math.ceil((indexer.head_dim + 4) / indexer.ratio)
 
 
 def test_no_file_of_an_entry_is_shadowed():

@@ -366,6 +366,45 @@ def test_less_overlap_is_never_faster(
         assert all(map(at_most, expected, expected[1:]))
 
 
+@settings(max_examples=100)
+@given(data=st.data(), prompt=st.one_of(st.integers(1, 64), st.integers(1, 9000)), cached=lengths)
+def test_no_operator_is_expected_to_beat_its_own_roofline(data: Any, prompt: int, cached: int) -> None:
+    # Of a single pass the ideal and the expectation do the same work: no row takes less than its FLOPs at the peak of
+    # its path, at the highest clock, or than its bytes at the printed bandwidth.
+    model = data.draw(st.sampled_from(MODELS))
+    name, weights, engine = data.draw(st.sampled_from([(ad_hoc(500, 50), *FORMATS[0]), *answering()]))
+    device = rl.hardware(name)
+    request = {"prompt_tokens": prompt, "context_tokens": cached, "prefill_chunk": prompt}
+    found = ask(model, name, (weights, engine), **request, output_tokens=2)
+    for phase in (found.prefill, found.decode):
+        for row in phase.operators:
+            assert at_most(row.read_bytes / device.memory_bandwidth_bytes_per_s, row.time_s), row.name
+            if row.flops:
+                peak = device.peak(row.compute_path) * device.clock_headroom
+                assert at_most(row.flops / peak, row.time_s), (row.name, row.compute_path)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "form"),
+    [
+        (ad_hoc(500, 50), FORMATS[0]),
+        (ad_hoc(500, 50), FORMATS[2]),
+        ("rtx-4090", FORMATS[0]),
+        ("rtx-4090", FORMATS[2]),
+        ("h100-sxm", FORMATS[3]),
+        ("m3-max-40c", FORMATS[0]),
+        ("nvidia-tesla-m40-24gb", FORMATS[0]),
+        ("nvidia-tesla-p100-pcie-16gb", FORMATS[0]),
+        ("amd-epyc-9654", FORMATS[0]),
+    ],
+)
+def test_no_prefill_is_expected_at_the_peak(hardware: str, form: tuple[str, str]) -> None:
+    # Measured products of large matrices reach 50 to 90 % of the dense peak.
+    prefill = ask("llama-3.1-8b", hardware, form, prompt_tokens=4096).prefill
+    assert prefill.arithmetic_intensity > prefill.ridge_point
+    assert prefill.time_s.expected > 1.05 * prefill.time_s.ideal
+
+
 # ----------------------------------------------------------------------------------------------- any request whatsoever
 
 
@@ -509,7 +548,7 @@ def test_the_rows_of_a_phase_add_up_to_its_expected_time(request: dict[str, Any]
             assert sum(row.share_of_expected for row in phase.operators) == pytest.approx(1, rel=1e-9)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "gpt-oss-20b"])
 def test_rows_add_up_where_nothing_overlaps(model: str) -> None:
     found = ask(model, "rtx-3090", prompt_tokens=700, options=rl.Options(overlap="none"))
     for phase in (found.prefill, found.decode):
@@ -1020,9 +1059,11 @@ def test_energy_is_power_times_the_time_of_a_token(
         batch=batch,
         overrides={"hardware.power.tdp_w": watts},
     )
-    profile = catalog.profile("nominal")
+    share = ask(model, "rtx-4090", overrides={"hardware.power.tdp_w": 1000.0})
+    share = share.energy_j_per_token.expected / share.tpot_s.expected / 1000
+    assert 0.3 < share <= 1  # memory-bound decode does not draw the rated power
     for joules, seconds in zip(ends(found.energy_j_per_token), ends(found.tpot_s), strict=True):
-        assert joules == pytest.approx(watts * profile.decode_power_fraction * seconds / batch, rel=1e-12)
+        assert joules == pytest.approx(watts * share * seconds / batch, rel=1e-12)
     assert found.energy_j_per_token.unit == "J"
     assert ask(model, ad_hoc(100, 10)).energy_j_per_token is None
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from rooflinellm import catalog
+from rooflinellm.importers import HUB, read
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
@@ -57,7 +59,8 @@ def model(name: Name | ModelEntry | ModelSpec) -> ModelSpec:
     Parameters
     ----------
     name : str, path, ModelEntry or ModelSpec
-        Id, alias, Hugging Face id, or the path of a file.
+        Id, alias, Hugging Face id, or the path of a file: an entry in YAML, a ``config.json`` or the folder with it, a
+        GGUF file. ``hf://organisation/name`` fetches the configuration of that repository, which nothing else does.
 
     Returns
     -------
@@ -69,7 +72,35 @@ def model(name: Name | ModelEntry | ModelSpec) -> ModelSpec:
     """
     if isinstance(name, ModelSpec):
         return name
-    return _derived(catalog.model(name))
+    if isinstance(name, str) and name.startswith(HUB):
+        from rooflinellm.importers.huggingface_fetch import fetch
+
+        return ModelSpec(fetch(name))
+    path = None if isinstance(name, ModelEntry) else catalog.import_path(name)
+    return _derived(catalog.model(name)) if path is None else _imported(path)
+
+
+def _imported(path: Path) -> ModelSpec:
+    """The model of a file, read again when the file, or the one beside it, has changed."""
+    files = (path, path / "config.json", path / "hf_quant_config.json", path.with_name("hf_quant_config.json"))
+    stamp = tuple((status.st_ino, status.st_mtime_ns, status.st_size) for status in map(_status, files) if status)
+    known = _files.get(path)
+    if known is None or known[0] != stamp:
+        known = _files[path] = stamp, ModelSpec(read(path))
+        if len(_files) > FILES_KEPT:
+            _files.pop(next(iter(_files)))
+    return known[1]
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (OSError, ValueError):
+        return None
+
+
+FILES_KEPT = 64
+_files: dict[Path, tuple[object, ModelSpec]] = {}
 
 
 _known: dict[int, ModelSpec] = {}

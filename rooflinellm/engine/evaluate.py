@@ -90,8 +90,8 @@ def work(kernel: Kernel, runs: Sequence[Run]) -> Work:
             flops = flops + run.sequences * _attention_flops(kernel, run, pairs)
             read = read + run.sequences * tokens * kernel.kv_bytes_per_token
         elif kernel.kind != "embedding":
-            multiplied, weight_reads = _multiplied(kernel, run)
-            flops = flops + run.passes * multiplied * kernel.flops_per_token
+            tokens, weight_reads = multiplied(kernel, run)
+            flops = flops + run.passes * tokens * kernel.flops_per_token
             moved = weight_reads * kernel.weight_bytes + run.sequences * 2 * kernel.state_bytes
             read = read + run.passes * moved
     return Work(flops, read)
@@ -117,8 +117,8 @@ def _attention_flops(kernel: Kernel, run: Run, pairs: Any) -> Any:
     return minimum(flops, other)
 
 
-def _multiplied(kernel: Kernel, run: Run) -> tuple[Any, Any]:
-    """Tokens that a pass multiplies the weights with, and how often it reads them at least."""
+def multiplied(kernel: Kernel, run: Run) -> tuple[Any, Any]:
+    """Tokens that a pass multiplies the weights with, and how often it reads them at least. [token], [-]"""
     if kernel.kind == "head":
         return run.sequences * run.logits, run.logits
     return run.tokens, kernel.active if kernel.kind == "experts" else 1
@@ -158,21 +158,40 @@ def expect(kernel: Kernel, runs: Sequence[Run], skew: Any) -> Expectation:
 
 def _expect_product(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:
     """Memory and compute seconds of a product with weights (or of a lookup, or of vectors) over a run."""
-    tokens, weight_reads = _multiplied(kernel, run)
-    if kernel.kind == "experts":
-        weight_reads = experts.expected_distinct(kernel.experts, kernel.active, maximum(tokens, 1), skew)
-    elif kernel.kind == "embedding":
-        weight_reads = 0
-    moved = (
-        weight_reads * kernel.weight_bytes
-        + tokens * kernel.activation_bytes_per_token
-        + run.sequences * 2 * kernel.state_bytes
-    )
+    moved, share = moved_bytes(kernel, run, skew)
     memory = run.passes * (moved / kernel.sustained_bandwidth)
     if not kernel.paths:
         return memory, 0.0 * memory
-    share = weight_reads / kernel.active if kernel.kind == "experts" else 1
+    tokens, _ = multiplied(kernel, run)
     return memory, run.passes * _compute_s(kernel, tokens, run.tokens, share)
+
+
+def moved_bytes(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:
+    """Bytes that a pass is expected to move for a product, a lookup or vectors: weights, activations and state.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The operator.
+    run : Run
+        The passes.
+    skew : array_like
+        Routing skew of a mixture. [-]
+
+    Returns
+    -------
+    tuple
+        Bytes of one pass; and experts touched over experts active, 1 elsewhere. [byte], [-]
+    """
+    tokens, weight_reads = multiplied(kernel, run)
+    share: Any = 1
+    if kernel.kind == "experts":
+        weight_reads = experts.expected_distinct(kernel.experts, kernel.active, maximum(tokens, 1), skew)
+        share = weight_reads / kernel.active
+    elif kernel.kind == "embedding":
+        weight_reads = 0
+    state = run.sequences * 2 * kernel.state_bytes
+    return weight_reads * kernel.weight_bytes + tokens * kernel.activation_bytes_per_token + state, share
 
 
 def _compute_s(kernel: Kernel, tokens: Any, pass_tokens: Any, share: Any) -> Any:
@@ -251,11 +270,30 @@ def _written_per_token(kernel: Kernel) -> int:
     return kernel.activation_bytes_per_token + kernel.kv_owned_bytes_per_token
 
 
-def _expect_attention_totals(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
+def attended_work(kernel: Kernel, run: Run) -> tuple[Any, Any]:
+    """FLOPs of attention over a run, and bytes it is expected to move: cache, new entries and activations.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The operator.
+    run : Run
+        The passes.
+
+    Returns
+    -------
+    tuple
+        [FLOP], [byte]
+    """
     pairs, tokens = _attended(kernel, run)
     read = run.sequences * tokens * kernel.kv_bytes_per_token
-    memory = (read + run.passes * run.tokens * _written_per_token(kernel)) / kernel.sustained_bandwidth
-    compute = run.sequences * _attention_flops(kernel, run, pairs) / kernel.paths[0].flop_per_s
+    written = run.passes * run.tokens * _written_per_token(kernel)
+    return run.sequences * _attention_flops(kernel, run, pairs), read + written
+
+
+def _expect_attention_totals(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
+    flops, moved = attended_work(kernel, run)
+    memory, compute = moved / kernel.sustained_bandwidth, flops / kernel.paths[0].flop_per_s
     return memory, compute, maximum(memory, compute)
 
 

@@ -389,6 +389,8 @@ def _start(reader: _Reader) -> tuple[int, int, int]:
     if reader.size < 24:
         raise reader.fault(f"{reader.size} bytes are too few for a GGUF header; the file is empty or cut short")
     magic = reader.take(4)
+    if magic == b"vers":
+        raise reader.fault("a pointer of Git LFS, not the file itself; fetch it with `git lfs pull`")
     if magic != MAGIC:
         raise reader.fault(f"no GGUF file: it starts with {magic!r}, not {MAGIC!r}")
     raw = reader.take(4)
@@ -422,7 +424,9 @@ def _tensor(reader: _Reader, alignment: int) -> GgufTensor:
         raise reader.fault(f"rows of {shape[0] if shape else 1:,} of tensor {name!r} are no whole blocks of {encoding}")
     size = elements // block * block_bytes
     if size > reader.size:
-        raise reader.fault(f"tensor {name!r} of shape {shape} takes {size:,} bytes, more than the whole file")
+        raise reader.fault(
+            f"tensor {name!r} of shape {shape} takes {size:,} bytes, more than the whole file has; it is cut short"
+        )
     if offset % alignment:
         raise reader.fault(f"tensor {name!r} starts at {offset:,}, which is no multiple of the alignment {alignment}")
     return GgufTensor(name, shape, encoding, offset, size)

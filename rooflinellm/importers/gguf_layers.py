@@ -128,7 +128,7 @@ class Layer:
     def kind(self, spec: Block) -> object:
         """What layers must share to have the same tensors."""
         attention = spec.mixer if isinstance(spec.mixer, Attention) else None
-        indexed = isinstance(spec.mixer, LatentAttention) and spec.mixer.indexer is not None
+        indexed = isinstance(spec.mixer, LatentAttention) and spec.mixer.indexer
         cache = attention and (attention.window or attention.chunk, attention.kv, attention.value_is_key)
         return (*(mixer.kind for mixer in spec.mixers), spec.ffn.kind, cache, indexed)
 
@@ -253,11 +253,12 @@ class Layer:
         key = self.keys.number("attention.key_length_mla", 0) or self.keys.number("attention.key_length")
         value = self.keys.number("attention.value_length_mla", 0) or self.keys.number("attention.value_length")
         indexer = None
-        if self.has("indexer.proj"):
+        if self.keys.raw("attention.indexer.top_k")[1] is not None:
             indexer = Indexer(
                 heads=self.keys.number("attention.indexer.head_count"),
                 head_dim=self.keys.number("attention.indexer.key_length"),
                 top_k=self.keys.number("attention.indexer.top_k"),
+                shared=not self.has("indexer.proj"),
             )
         return LatentAttention(
             kind="latent",

@@ -164,7 +164,7 @@ def read(path: Path) -> ModelEntry:
         path = path / CONFIG
     whole = Config(read_json(path), str(path))
     beside = _quantisation_beside(path)
-    return entry_of(whole, named=_name_of(whole, path), beside=beside)
+    return entry_of(whole, named=name_of(whole, path), beside=beside)
 
 
 def _quantisation_beside(path: Path) -> Config | None:
@@ -174,7 +174,7 @@ def _quantisation_beside(path: Path) -> Config | None:
     return Config(read_json(file), str(file)) if file.is_file() else None
 
 
-def _name_of(config: Config, path: Path) -> str:
+def name_of(config: Config, path: Path) -> str:
     """The repository's name if the file gives one, else that of the file or its folder."""
     given = config.values.get("_name_or_path")
     if isinstance(given, str) and re.fullmatch(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?", given) and given.strip("./"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from rooflinellm.importers.huggingface_config import Config
 
@@ -36,14 +35,17 @@ ALGORITHMS = {
 }
 """``quant_algo`` of NVIDIA's ModelOpt."""
 
+EXPERTS_ONLY = {"hf:nvfp4": "hf:nvfp4-experts", "hf:w4a16-g32": "hf:w4a16-g32-experts"}
+"""Formats whose checkpoints may leave everything but the routed experts in 16 bits."""
+
 _PARTS = {
     "attention": ("self_attn", ".attn.", "attention", "linear_attn", "q_proj", "kv_a_proj"),
     "shared experts": ("shared_expert",),
-    "the head": ("lm_head", "head", "output"),
-    "the embedding": ("embed_tokens", "embeddings"),
     "dense feed-forward parts": ("mlp.(gate|up|gate_up|down)_proj", ".mlp*", "mlp.gate_up_proj"),
 }
-"""How the patterns of excluded modules call the parts that are worth a note."""
+"""How the patterns of excluded modules call the parts that are worth a word; embedding and head always stay out."""
+
+_VECTORS = ("norm", "bias", "conv1d", "vision", "visual", "audio")
 
 
 def native_format(config: Config, beside: Config | None = None) -> tuple[str, tuple[str, ...]]:
@@ -76,8 +78,17 @@ def native_format(config: Config, beside: Config | None = None) -> tuple[str, tu
             found = named
     if found is None:
         return _of_dtype(config, inner)
-    name = _of_quantisation(found)
-    return name, _notes(found, name)
+    name, excluded = _of_quantisation(found), _excluded(found)
+    if name == "hf:fp8-block" and config.values.get("expert_dtype") == "fp4":
+        name = "hf:mxfp4-fp8"
+    if {"attention", "shared experts"} <= set(excluded) and name in EXPERTS_ONLY:
+        return EXPERTS_ONLY[name], ()
+    if not excluded:
+        return name, ()
+    return name, (
+        f"the checkpoint leaves {', '.join(excluded)} in 16 bits, in all layers or in some; {name} counts them as its"
+        " rules say",
+    )
 
 
 def _quantisation(config: Config | None) -> Config | None:
@@ -148,7 +159,7 @@ def _of_bitsandbytes(part: Config) -> str:
 
 
 def _of_modelopt(part: Config) -> str:
-    """ModelOpt; of mixed precision, the algorithm that the most layers have, experts counting as one each."""
+    """ModelOpt; of mixed precision, the algorithm of the parts that hold the most: experts, then feed-forward parts."""
     algorithm = part.text("quant_algo")
     if algorithm == "MIXED_PRECISION":
         layers = part.part("quantized_layers")
@@ -158,7 +169,7 @@ def _of_modelopt(part: Config) -> str:
         counted = Counter[str]()
         for name, value in layers.values.items():
             inner = value.get("quant_algo") if isinstance(value, dict) else None
-            counted[inner if isinstance(inner, str) else ""] += 1 if "expert" not in name else 100
+            counted[inner if isinstance(inner, str) else ""] += 100 if "expert" in name else 10 if "mlp" in name else 1
         algorithm = counted.most_common(1)[0][0] if counted else ""
     if algorithm not in ALGORITHMS:
         _refuse(part, f"quantisation by ModelOpt's '{algorithm:.40}'")
@@ -210,21 +221,9 @@ def _of_weights(weights: Config) -> str:
     raise AssertionError
 
 
-def _notes(part: Config, name: str) -> tuple[str, ...]:
-    """What is excluded from the quantisation and matters for the bytes."""
+def _excluded(part: Config) -> list[str]:
+    """Parts of a model that are left out of the quantisation, of those that matter for the bytes."""
     names = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers", "llm_int8_skip_modules")
-    patterns: list[str] = []
-    for each in names:
-        patterns += [value for value in part.items(each) or () if isinstance(value, str)]
-    excluded = [label for label, words in _PARTS.items() if _mentions(patterns, words) and label != "the head"]
-    if not excluded:
-        return ()
-    return (
-        f"the checkpoint leaves {', '.join(excluded)} in 16 bits, in all layers or in some; {name} counts them as its"
-        " rules say",
-    )
-
-
-def _mentions(patterns: Sequence[str], words: Sequence[str]) -> bool:
-    vectors = ("norm", "bias", "conv1d")
-    return any(word in pattern for pattern in patterns for word in words if not any(v in pattern for v in vectors))
+    patterns = [value for name in names for value in part.items(name) or () if isinstance(value, str)]
+    patterns = [pattern for pattern in patterns if not any(word in pattern for word in _VECTORS)]
+    return [label for label, words in _PARTS.items() if any(word in each for each in patterns for word in words)]

@@ -36,7 +36,7 @@ def _percent(value: float | None) -> str:
 def _accuracy_table(result: ValidationResult, grouping: By) -> Table:
     columns = [
         Column(grouping, "left"), Column("rows"), Column("series"), Column("devices"), Column("MdAPE"), Column("P90"),
-        Column("bias"), Column("inside"), Column("high/low"), Column("above ideal"),
+        Column("bias"), Column("inside"), Column("width"), Column("above"),
     ]  # fmt: skip
     groups = list(result.by(grouping))
     if result.overall is not None and len(groups) > 1:
@@ -59,8 +59,8 @@ def _accuracy_table(result: ValidationResult, grouping: By) -> Table:
     notes = [
         "a series (same device, model, format, test and lengths) has one vote, the median of its rows;"
         " devices weigh the same within a group",
-        "bias: median predicted over measured speed; inside: share between low and high;"
-        " above ideal: share of rows faster than their bound",
+        "bias: median predicted over measured speed; inside: share between low and high; width: median high over low;"
+        " above: share of rows faster than their ideal",
     ]
     return Table(columns, rows, f"Predicted against measured, by {grouping}", notes)
 

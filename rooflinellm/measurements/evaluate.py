@@ -102,7 +102,8 @@ class Evaluator:
             return self._serving(resolved)
         return self._seconds(resolved)
 
-    def _request(self, resolved: Resolved, **changed: Any) -> Request:
+    def request(self, resolved: Resolved, **changed: Any) -> Request:
+        """The request that a row measured."""
         keywords = {**resolved.keywords, **changed}
         return Request(
             prompt_tokens=keywords["prompt_tokens"],
@@ -115,7 +116,7 @@ class Evaluator:
 
     def _phase(self, resolved: Resolved, phase: str) -> Predicted:
         """A rate of one phase: tokens of all sequences over its time."""
-        plan, request = self.plan(resolved), self._request(resolved)
+        plan, request = self.plan(resolved), self.request(resolved)
         if phase == "prefill":
             time, factor = prefill_time(plan, request), plan.rates.prefill_interval
             counted = request.sequences * request.computed_tokens
@@ -141,7 +142,7 @@ class Evaluator:
     def _seconds(self, resolved: Resolved) -> Predicted:
         """A time, or tokens over the time of a whole run."""
         quantity = resolved.quantity
-        plan, request = self.plan(resolved), self._request(resolved)
+        plan, request = self.plan(resolved), self.request(resolved)
         if quantity.of == "tpot":
             return self._tpot(resolved)
         prefill = prefill_time(plan, request)
@@ -169,7 +170,7 @@ class Evaluator:
 
         The bound is a step of one request alone: how many share a step at a time is not known.
         """
-        plan, request = self.plan(resolved), self._request(resolved)
+        plan, request = self.plan(resolved), self.request(resolved)
         steps = max(request.decode_steps, 1)
         others = request.sequences - 1
         decode = decode_time(plan, request, steps)
@@ -213,7 +214,7 @@ class Evaluator:
         # It ran, so that what the engine is assumed to reserve cannot have left no room at all.
         expected_batch = stated or max(min(self._room(plan, resolved), MOST_SEQUENCES), 1)
         ideal_batch = stated or max(most, expected_batch)
-        request, widest = (self._request(resolved, batch=batch) for batch in (expected_batch, ideal_batch))
+        request, widest = (self.request(resolved, batch=batch) for batch in (expected_batch, ideal_batch))
         steps = max(request.decode_steps, 1)
         counted = (quantity.tokens or request.output_tokens) * quantity.scale
         chunk = max(plan.engine.prefill_chunk // expected_batch, 1)

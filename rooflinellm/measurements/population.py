@@ -12,7 +12,7 @@ from rooflinellm.operators.model import ModelSpec
 
 ModelKind = Literal["dense", "moe", "hybrid"]
 MAINLINE = ("cuda", "metal", "mlx")
-AT_DEPTH = "decode at depth, relative to depth 0"
+AT_DEPTH = "decode, depth over depth 0"
 
 _SERVER = {
     "throughput_offline": "server throughput",

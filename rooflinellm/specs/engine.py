@@ -23,9 +23,11 @@ class Rule(Spec):
 
     The first peak of `use` that the device has is expected; the fastest of them is what the ideal allows, so that a
     list goes on where a build or an option may take a faster path than the usual one. Rules behind one that holds for
-    passes of any size and has a peak of the device are not reached. `architectures` are patterns over
-    the device's architecture (``ada``) or instruction set (``sm_89``, ``*amx*``), as its file states them. A rule holds
-    for builds of the months `since` … before `until`; a build that is not named is a current one.
+    passes of any size and has a peak of the device are not reached.
+
+    `architectures` are patterns over the device's architecture (``ada``) or instruction set (``sm_89``, ``*amx*``), as
+    its file states them. A rule holds for builds of the months `since` … before `until`; a build that is not named is a
+    current one.
     """
 
     use: Peaks

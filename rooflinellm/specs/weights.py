@@ -13,6 +13,7 @@ from rooflinellm.specs.formats import FormatSpec, Rule
 OUTSIDE = -1
 """Layer of a tensor outside the layers: embedding, final norm, head."""
 
+Family = Literal["gguf", "hf", "mlx", "exl"]
 Natural = Annotated[int, Field(ge=0)]
 
 
@@ -63,7 +64,7 @@ class FileWeights(Spec):
 
     path: str
     files: Annotated[int, Field(ge=1)]
-    family: Literal["gguf", "hf", "mlx", "exl"]
+    family: Family
     label: str
     format: str | None = None
     tensors: Annotated[tuple[StoredTensor, ...], SkipValidation]

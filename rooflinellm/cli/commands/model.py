@@ -155,3 +155,25 @@ def lint(files: tuple[str, ...], output: Output) -> int:
     from rooflinellm.api.lint import lint_models
 
     return write_lint(output, lint_models(files))
+
+
+@command.command("import", epilog=examples("model import config.json", "model import ./Qwen3-8B -o qwen3-8b.yaml"))
+@click.argument("path")
+@click.option("-o", "--output-file", "target", metavar="FILE", help="Write the entry to FILE instead of showing it.")
+def imported(path: str, target: str | None) -> None:
+    """Turn a model's own file into an entry in YAML.
+
+    PATH is a config.json, the folder with it, a GGUF file, or hf://organisation/name.
+    """
+    from pathlib import Path
+
+    from rooflinellm.api.lookup import model
+    from rooflinellm.importers.entry_text import entry_text
+
+    spec = model(path)
+    text = entry_text(spec.entry)
+    if target is None:
+        click.echo(text, nl=False)
+        return
+    Path(target).write_text(text, encoding="utf-8")
+    click.echo(f"{target}: {spec!r}", err=True)

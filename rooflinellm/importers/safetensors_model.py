@@ -1,0 +1,249 @@
+"""Safetensors files as a model.
+
+The configuration beside the files tells the layers (`huggingface`); the headers tell the bytes, and what only tensors
+tell: whether there is a head of its own, and how many rows the embedding has. Packed weights count as what they unpack
+to, scales and zero points as bytes. Whether the tensors are exactly those that the layers derive is checked where a
+model is made of the entry (`operators.stored`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rooflinellm.errors import InvalidSpec, UnsupportedModel
+from rooflinellm.importers import huggingface
+from rooflinellm.importers.huggingface_config import Config, read_json
+from rooflinellm.importers.huggingface_quantization import native_format
+from rooflinellm.importers.pieces import Piece, cut, stored
+from rooflinellm.importers.safetensors import MAX_TENSORS_OF_ALL, Files, SafeTensor, fault, locate, read_header
+from rooflinellm.importers.safetensors_names import Place, causal_mask, pattern_of, place_of
+from rooflinellm.importers.safetensors_packing import PLAIN, Packing, packing_of
+from rooflinellm.specs.model import Block, GatedFFN, LatentAttention, MixtureOfExperts, ModelEntry
+from rooflinellm.specs.weights import OUTSIDE, FileWeights
+
+CONFIG = huggingface.CONFIG
+
+
+def read(path: str | os.PathLike[str]) -> ModelEntry:
+    """Read safetensors files, with the configuration beside them, as a model.
+
+    Parameters
+    ----------
+    path : str or path
+        A file, any of several parts, the index, or the folder.
+
+    Returns
+    -------
+    ModelEntry
+        The layers of the configuration, with the files' own bytes in `file`.
+
+    Raises
+    ------
+    UnreadableFile, InvalidSpec
+        A header or the configuration is broken, or a part is missing.
+    UnsupportedModel
+        There is no configuration, or the architecture or a tensor is not understood.
+    """
+    files = locate(Path(path))
+    config = files.folder / CONFIG
+    if files.paths[0].name.startswith("adapter_"):
+        raise UnsupportedModel("an adapter, not a model", where=str(files.paths[0]), next_step="Name the model itself.")
+    if not config.is_file():
+        raise UnsupportedModel(
+            f"there is no {CONFIG} beside the files, and their headers do not tell the model's shape",
+            where=str(files.folder),
+            next_step=f"Put the model's {CONFIG} into the folder.",
+        )
+    values = read_json(config)
+    beside_path = files.folder / huggingface.QUANTISATION
+    beside = read_json(beside_path) if beside_path.is_file() else None
+    packing = packing_of(values, beside)
+    entry, known = _shape(values, config, beside)
+    collector = _Collector(entry, packing, files, known if packing.family == "hf" else None)
+    for number, file in enumerate(files.paths):
+        collector.add_file(number, file)
+    return collector.entry()
+
+
+def _shape(values: Mapping[str, Any], path: Path, beside: Mapping[str, Any] | None) -> tuple[ModelEntry, str | None]:
+    """The entry of the configuration, and the format it names if that is one of ours.
+
+    How the weights are packed is told by the files, so that the layers do not hang on it.
+    """
+    quantised = ("quantization_config", "quantization", "compression_config")
+    plain = {
+        name: {key: each for key, each in value.items() if key not in quantised} if isinstance(value, dict) else value
+        for name, value in values.items()
+        if name not in quantised
+    }
+    whole = Config(values, str(path))
+    entry = huggingface.entry_of(Config(plain, str(path)), named=huggingface.name_of(whole, path))
+    try:
+        known, _ = native_format(whole, None if beside is None else Config(beside, str(path)))
+    except (UnsupportedModel, InvalidSpec):
+        return entry, None
+    return entry.model_copy(update={"native_format": known}), known
+
+
+class _Collector:
+    """Adds the tensors of all files up, by layer and class."""
+
+    def __init__(self, entry: ModelEntry, packing: Packing, files: Files, known: str | None) -> None:
+        self.model, self.packing, self.files, self.known = entry, packing, files, known
+        self.blocks = tuple(entry.blocks())
+        self.places: dict[str, Place] = {}
+        self.seen: set[int] = set()
+        self.norms: dict[int, dict[int, list[tuple[Place, SafeTensor]]]] = {}
+        self.embedding: tuple[int, ...] = ()
+        self.idle_bytes = 0
+        self.left = dict(files.index)
+        self.sums: dict[tuple[int, str], list[Any]] = {}
+
+    def add_file(self, number: int, path: Path) -> None:
+        """Count the tensors of one file in."""
+        for tensor in read_header(path):
+            key = hash(tensor.name)
+            if key in self.seen:
+                raise fault(path, f"tensor {tensor.name!r:.100} is in another file too")
+            self.seen.add(key)
+            if len(self.seen) > MAX_TENSORS_OF_ALL:
+                raise fault(path, f"more than {MAX_TENSORS_OF_ALL:,} tensors; no model has so many")
+            if self.left.get(key) == number:
+                del self.left[key]
+            self._add(tensor, path)
+        missing = sum(each == number for each in self.left.values())
+        if missing:
+            raise fault(path, f"{missing:,} tensors that the index places in this file are not in it")
+
+    def _add(self, tensor: SafeTensor, path: Path) -> None:
+        pattern, numbers = pattern_of(tensor.name)
+        place = self.places.get(pattern)
+        if place is None:
+            place = self.places[pattern] = place_of(pattern)
+        if place.kind == "skip" or causal_mask(tensor.name, tensor.shape):
+            return
+        if place.kind == "idle":
+            self.idle_bytes += tensor.bytes
+            return
+        layer = OUTSIDE
+        if place.kind == "layer":
+            digits = numbers[place.layer]
+            layer = int(digits) if len(digits) < 7 else len(self.blocks)
+            if layer >= len(self.blocks):
+                self.idle_bytes += tensor.bytes
+                return
+        if place.kind == "unknown" or not place.name:
+            raise UnsupportedModel(
+                f"tensor {tensor.name!r:.200} is not understood",
+                where=str(path),
+                next_step=f"Name the {CONFIG} to import the shape alone, and the weights' format when you ask.",
+            )
+        if place.norm >= 0:
+            self.norms.setdefault(layer, {}).setdefault(place.norm, []).append((place, tensor))
+            return
+        for piece in self._divided(self._piece(place, tensor, path), layer):
+            self._sum(layer, piece)
+
+    def _piece(self, place: Place, tensor: SafeTensor, path: Path) -> Piece:
+        name = place.name
+        if place.role == "companion":
+            return Piece(name, tensor.name, "", tensor.bytes, 0, None)
+        if place.role == "bias" or len(tensor.shape) < 2:
+            elements, encoding = tensor.elements, PLAIN.get(tensor.dtype, tensor.dtype.lower())
+        else:
+            elements, encoding = self.packing.unpack(tensor, place.leaf)
+        if not elements and tensor.elements:
+            raise UnsupportedModel(
+                f"tensor {tensor.name!r:.200} is packed, and {CONFIG} does not say in how many bits", where=str(path)
+            )
+        if name == "token_embd" and len(tensor.shape) > 1:
+            self.embedding = tensor.shape
+        return Piece(name, tensor.name, encoding, tensor.bytes, elements, None)
+
+    def _divided(self, piece: Piece, layer: int) -> Iterator[Piece]:
+        """A piece under the classes of its layer; rows of two classes are cut apart."""
+        if layer == OUTSIDE:
+            yield piece
+            return
+        block = self.blocks[layer]
+        name = _renamed(piece.name, block)
+        stem, bias = name.removesuffix(".bias"), ".bias" if name.endswith(".bias") else ""
+        if stem.startswith("ffn_gate_up"):
+            fused = isinstance(block.ffn, GatedFFN) and block.ffn.fused
+            if fused:
+                yield piece._replace(name=f"ffn_up{bias}")
+                return
+            suffix = stem.removeprefix("ffn_gate_up")
+            yield from cut(piece, (f"ffn_gate{suffix}{bias}", 1), (f"ffn_up{suffix}{bias}", 1), same_rows=False)
+        elif name == "attn_kv_b" and isinstance(block.mixer, LatentAttention):
+            parts = ("attn_k_b", block.mixer.nope_dim), ("attn_v_b", block.mixer.v_head_dim)
+            yield from cut(piece, *parts, same_rows=False)
+        else:
+            yield piece._replace(name=name)
+
+    def _sum(self, layer: int, piece: Piece) -> None:
+        """Add a piece to its class; thousands of experts make one sum."""
+        held = self.sums.get((layer, piece.name))
+        if held is None:
+            self.sums[layer, piece.name] = [piece, piece.elements]
+            return
+        first, most = held
+        encoding = piece.encoding if piece.elements > most else first.encoding
+        held[0] = first._replace(
+            bytes=first.bytes + piece.bytes, elements=first.elements + piece.elements, encoding=encoding
+        )
+        held[1] = max(most, piece.elements)
+
+    def entry(self) -> ModelEntry:
+        """The configuration's entry with what the files say."""
+        for layer, norms in self.norms.items():
+            for number, position in enumerate(sorted(norms)):
+                derived = _NORM_NAMES[number] if number < len(_NORM_NAMES) else f"norm_{number}"
+                for place, tensor in norms[position]:
+                    name = f"{derived}.bias" if place.role == "bias" else derived
+                    encoding = PLAIN.get(tensor.dtype, tensor.dtype.lower())
+                    self._sum(layer, Piece(name, tensor.name, encoding, tensor.bytes, tensor.elements, None))
+        tied = self._settle_head()
+        label = self.packing.method if self.known is None else self.known.partition(":")[2]
+        pieces = ((layer, piece) for (layer, _), (piece, _) in self.sums.items())
+        file = FileWeights(
+            path=str(self.files.paths[0] if len(self.files.paths) == 1 else self.files.folder),
+            files=len(self.files.paths),
+            family=self.packing.family,
+            label=label,
+            format=self.known,
+            tensors=stored(pieces),
+            idle_bytes=self.idle_bytes,
+        )
+        rows = self.embedding[0] if self.embedding else self.model.vocabulary
+        return self.model.model_copy(update={"tied_embeddings": tied, "vocabulary": rows or 1, "file": file})
+
+    def _settle_head(self) -> bool:
+        """Whether the head is the embedding: it is where the files hold none, whatever the configuration says."""
+        head, embedding = (OUTSIDE, "output"), (OUTSIDE, "token_embd")
+        if self.model.tied_embeddings:
+            self.sums.pop(head, None)  # a copy, which no engine loads
+        if head in self.sums or embedding not in self.sums:
+            return False
+        piece, most = self.sums.pop(embedding)
+        self.sums[head] = [piece._replace(name="output"), most]
+        return True
+
+
+_NORM_NAMES = ("attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm")
+
+
+def _renamed(name: str, block: Block) -> str:
+    """A class under the name it has in this layer."""
+    if isinstance(block.ffn, MixtureOfExperts):
+        if name in _DENSE and block.ffn.shared_intermediate is not None:
+            return f"{name}_shexp"
+    elif "_shexp" in name and name != "ffn_gate_inp_shexp":
+        return name.replace("_shexp", "")
+    return name
+
+
+_DENSE = frozenset({"ffn_gate", "ffn_up", "ffn_down", "ffn_gate_up"})
