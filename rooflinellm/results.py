@@ -375,12 +375,12 @@ class Estimate:
 
     def explain(self) -> str:
         """Say in words where each number comes from."""
-        from rooflinellm.render import explain_estimate
+        from rooflinellm.summary import explain_estimate
 
         return explain_estimate(self)
 
     def _repr_html_(self) -> str:
-        from rooflinellm.render import estimate_table
+        from rooflinellm.summary import estimate_table
 
         return estimate_table([self]).to_html()
 

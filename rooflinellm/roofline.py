@@ -144,7 +144,7 @@ def sum_of_max(count: Numeric, a: Numeric, a_step: Numeric, b: Numeric, b_step: 
     flat = slope == 0
     crossing = gap / where(flat, 1.0, slope)
     # `a` is the larger before the crossing when it grows more slowly, and behind it when it grows faster.
-    head = minimum(maximum(_ceil(crossing), 0), count)
+    head = _ceil(minimum(maximum(crossing, 0), count))
     head_is_a = where(flat, gap <= 0, slope < 0)
     head = where(flat, count, head)
     sum_a_head, sum_b_head = _series(head, a, a_step), _series(head, b, b_step)

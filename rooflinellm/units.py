@@ -11,13 +11,13 @@ import re
 from rooflinellm.errors import InvalidRequest
 
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
-KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
+KIB, MIB, GIB, TIB, PIB = 2**10, 2**20, 2**30, 2**40, 2**50
 MEGA, GIGA, TERA, PETA = 1e6, 1e9, 1e12, 1e15
 MICRO, MILLI = 1e-6, 1e-3
 BITS_PER_BYTE = 8
 
 _DECIMAL = {"": 1.0, "K": KB, "M": MB, "G": GB, "T": TB, "P": PETA}
-_BINARY = {"KI": float(KIB), "MI": float(MIB), "GI": float(GIB), "TI": float(TIB)}
+_BINARY = {"KI": float(KIB), "MI": float(MIB), "GI": float(GIB), "TI": float(TIB), "PI": float(PIB)}
 _PREFIX = _DECIMAL | _BINARY
 _NUMBER = r"(?P<number>\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?|\.\d+)"
 _FLAGS = re.IGNORECASE | re.ASCII

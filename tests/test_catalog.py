@@ -849,9 +849,14 @@ PROFILE = """schema: 1
 id: nominal
 name: Nominal
 basis: nominal
-memory: [{types: ["*"], efficiency: 0.8, source: s}]
-kernels: [{memory: 0.9, matrix: {}, vector: {}, floor_us: {}, source: s}]
-interval: {decode: 1.3, prefill: 1.5, source: s}
+groups:
+  - memory: {base: 0.8}
+    compute: {base: 0.5}
+    few_tokens: {base: 1}
+    half_tokens: {base: 32}
+    floor_us: {base: 10, by: {kind: {attention: 2}}}
+    interval: {decode: 1.3, prefill: 1.5, source: s}
+    source: s
 decode_power_fraction: 0.6
 prefill_power_fraction: 0.9
 sources: {s: {title: a guess}}

@@ -20,7 +20,8 @@ from rooflinellm.cli import main
 from rooflinellm.cli.app import program
 from rooflinellm.cli.inputs import COUNT, COUNTS, as_typed
 from rooflinellm.errors import RooflineWarning
-from rooflinellm.render import Column, Table, estimate_table, growth_table, operator_table, tokens_text
+from rooflinellm.render import Column, Table
+from rooflinellm.summary import estimate_table, growth_table, operator_table, tokens_text
 
 ROOT = Path(__file__).resolve().parents[1]
 FORMATS = ("table", "md", "json", "csv")

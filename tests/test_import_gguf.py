@@ -1201,6 +1201,17 @@ def test_parts_that_hold_the_same_tensor_or_too_few(tmp_path: Path) -> None:
         gguf.read_all(paths[0])
 
 
+def test_a_folder_with_one_model(tmp_path: Path) -> None:
+    _, whole = split(BY_NAME["qwen3moe"], tmp_path)
+    BY_NAME["llama"].file().write(tmp_path / "mmproj-tiny.gguf")
+    model = rl.model(tmp_path)
+    assert model.entry.file is not None and model.entry.file.total_bytes == whole.tensor_bytes
+    assert rl.model(str(tmp_path / "tiny-00003-of-00003.gguf")).layers == model.layers
+    BY_NAME["llama"].file().write(tmp_path / "other.gguf")
+    with pytest.raises(UnsupportedModel, match=r"2 models \(other\.gguf, tiny-00001-of-00003\.gguf\)"):
+        rl.model(tmp_path)
+
+
 # --- what is broken, lies or means harm -----------------------------------------------------------------------------
 
 

@@ -454,7 +454,7 @@ def test_experts_in_blocks_of_mxfp4(tmp_path: Path) -> None:
 
 def test_packed_without_a_word_on_how(tmp_path: Path) -> None:
     tensors, _ = quantised("gptq")
-    with pytest.raises(UnsupportedModel, match="is packed, and config.json does not say in how many bits"):
+    with pytest.raises(UnsupportedModel, match=r"is packed, and config\.json does not say"):
         rl.model(folder_of(tmp_path, tensors))
 
 
@@ -473,6 +473,105 @@ def test_packed_without_a_word_on_how(tmp_path: Path) -> None:
 def test_a_quantisation_that_makes_no_sense_breaks_nothing(values: dict[str, Any]) -> None:
     packing = packing_of(values)
     assert packing.bits is None or 1 <= packing.bits <= 16
+
+
+# --- families -------------------------------------------------------------------------------------------------------
+
+
+def every(layers: int, prefix: str, modules: Mapping[str, Shape], dtype: str = "BF16") -> dict[str, tuple[str, Shape]]:
+    return {f"{prefix}.{layer}.{name}": (dtype, shape) for layer in range(layers) for name, shape in modules.items()}
+
+
+def small(kind: str, **more: Any) -> dict[str, Any]:
+    return {name: each for name, each in CONFIG.items() if name != "head_dim"} | {"model_type": kind} | more
+
+
+def test_gpt_2_with_its_masks(tmp_path: Path) -> None:
+    modules: dict[str, Shape] = {f"{norm}.{leaf}": (H,) for norm in ("ln_1", "ln_2") for leaf in ("weight", "bias")}
+    modules |= {"attn.c_attn.weight": (H, 3 * H), "attn.c_attn.bias": (3 * H,), "attn.c_proj.weight": (H, H)}
+    modules |= {"attn.c_proj.bias": (H,), "mlp.c_fc.weight": (H, 4 * H), "mlp.c_fc.bias": (4 * H,)}
+    modules |= {"mlp.c_proj.weight": (4 * H, H), "mlp.c_proj.bias": (H,)}
+    made = every(LAYERS, "h", modules) | {"wte.weight": ("BF16", (96, H)), "wpe.weight": ("BF16", (128, H))}
+    made |= {"ln_f.weight": ("BF16", (H,)), "ln_f.bias": ("BF16", (H,))}
+    masks = every(LAYERS, "h", {"attn.bias": (1, 1, 128, 128)}, "U8")
+    config = {"model_type": "gpt2", "n_embd": H, "n_layer": LAYERS, "n_head": 4, "n_positions": 128, "vocab_size": 96}
+    model = rl.model(folder_of(tmp_path, made | masks, config))
+    assert model.tied_embeddings and layout_of(model).resident_bytes == bytes_of(made)
+
+
+def test_mixtral_with_an_expert_each(tmp_path: Path) -> None:
+    experts = {
+        f"block_sparse_moe.experts.{n}.w{w}.weight": (H, FF) if w == 2 else (FF, H) for n in range(4) for w in (1, 2, 3)
+    }
+    attention = {f"{name}.weight": shape for name, shape in MATRICES.items() if name.startswith("self_attn")}
+    norms: dict[str, Shape] = {f"{norm}.weight": (H,) for norm in ("input_layernorm", "post_attention_layernorm")}
+    modules = {**experts, **attention, **norms, "block_sparse_moe.gate.weight": (4, H)}
+    made = every(LAYERS, "model.layers", modules)
+    made |= {name: each for name, each in model_tensors().items() if "layers" not in name}
+    config = small("mixtral", num_local_experts=4, num_experts_per_tok=2)
+    model = rl.model(folder_of(tmp_path, made, config))
+    layout = layout_of(model)
+    assert layout.resident_bytes == bytes_of(made)
+    idle = LAYERS * 3 * H * FF * 2 * 2
+    assert layout.streamed_bytes == bytes_of(made) - idle - VOCABULARY * H * 2
+
+
+def test_latent_attention_in_fp8_with_a_prediction_layer(tmp_path: Path) -> None:
+    latent: dict[str, Shape] = {"q_a_proj": (24, H), "q_b_proj": (4 * 24, 24), "kv_a_proj_with_mqa": (40, H)}
+    latent |= {"kv_b_proj": (4 * 32, 32), "o_proj": (H, 4 * 16)}
+    scales = {name: (-(-shape[0] // 128), -(-shape[1] // 128)) for name, shape in latent.items()}
+    vectors: dict[str, Shape] = {"self_attn.q_a_layernorm.weight": (24,), "self_attn.kv_a_layernorm.weight": (32,)}
+    vectors |= {f"{norm}.weight": (H,) for norm in ("input_layernorm", "post_attention_layernorm")}
+    layers, prefix = LAYERS + 1, "model.layers"
+    made = every(layers, prefix, {f"self_attn.{name}.weight": shape for name, shape in latent.items()}, "F8_E4M3")
+    made |= every(
+        layers, prefix, {f"self_attn.{name}.weight_scale_inv": shape for name, shape in scales.items()}, "F32"
+    )
+    made |= every(layers, prefix, vectors)
+    made |= {f"{prefix}.0.mlp.{part}_proj.weight": ("BF16", (FF, H)) for part in ("gate", "up")}
+    made[f"{prefix}.0.mlp.down_proj.weight"] = ("BF16", (H, FF))
+    for layer in (1, 2):
+        name = f"{prefix}.{layer}.mlp"
+        made |= {f"{name}.gate.weight": ("BF16", (4, H)), f"{name}.gate.e_score_correction_bias": ("F32", (4,))}
+        for part in ("experts.0", "experts.1", "experts.2", "experts.3", "shared_experts"):
+            made |= {f"{name}.{part}.{each}_proj.weight": ("BF16", (32, H)) for each in ("gate", "up")}
+            made[f"{name}.{part}.down_proj.weight"] = ("BF16", (H, 32))
+    made[f"{prefix}.2.eh_proj.weight"] = ("BF16", (H, 2 * H))
+    made |= {name: each for name, each in model_tensors().items() if "layers" not in name}
+    config = small(
+        "deepseek_v3",
+        num_key_value_heads=4,
+        q_lora_rank=24,
+        kv_lora_rank=32,
+        qk_nope_head_dim=16,
+        qk_rope_head_dim=8,
+        v_head_dim=16,
+        n_routed_experts=4,
+        num_experts_per_tok=2,
+        n_shared_experts=1,
+        moe_intermediate_size=32,
+        first_k_dense_replace=1,
+        num_nextn_predict_layers=1,
+        quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]},
+    )
+    model = rl.model(folder_of(tmp_path, made, config))
+    layout, file = layout_of(model), model.entry.file
+    assert file is not None and layout.resident_bytes == bytes_of(made)
+    assert layout.idle_bytes == sum(size_of(*each) for name, each in made.items() if ".layers.2." in name)
+    keys, values = file.by_place[0, "attn_k_b"], file.by_place[0, "attn_v_b"]
+    assert keys.encoding == "fp8_block128"
+    assert keys.bytes + values.bytes == size_of("F8_E4M3", latent["kv_b_proj"]) + 4
+
+
+def test_gate_and_up_in_one(tmp_path: Path) -> None:
+    modules: dict[str, Shape] = {"self_attn.qkv_proj.weight": (128, H), "self_attn.o_proj.weight": (H, 64)}
+    modules |= {"mlp.gate_up_proj.weight": (2 * FF, H), "mlp.down_proj.weight": (H, FF)}
+    modules |= {f"{norm}.weight": (H,) for norm in ("input_layernorm", "post_attention_layernorm")}
+    made = every(LAYERS, "model.layers", modules)
+    made |= {name: each for name, each in model_tensors().items() if "layers" not in name}
+    model = rl.model(folder_of(tmp_path, made, small("phi3")))
+    assert model.entry.file is not None and model.entry.file.by_place[1, "ffn_up"].elements == 2 * FF * H
+    assert layout_of(model).resident_bytes == bytes_of(made)
 
 
 # --- names ----------------------------------------------------------------------------------------------------------

@@ -459,7 +459,7 @@ PREDICTED: dict[str, tuple[Row, str, dict[str, Any], Quantity, int | None]] = {
             tokens_per_s=2500,
         ),
         "nvidia-dgx-spark-gb10",
-        {"batch": 8, "prompt_tokens": 512, "prefill_chunk": 256},
+        {"batch": 8, "prompt_tokens": 512, "prefill_chunk": 2048},
         Quantity("prefill", "tokens/s", 2500),
         round(59.02 * GIB),
     ),

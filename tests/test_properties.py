@@ -327,7 +327,8 @@ def test_a_larger_batch_serves_more_in_all_and_no_one_faster(
     small = ask(model, hardware, form, batch=batch, **request)
     large = ask(model, hardware, form, batch=batch + more, **request)
     for phase in ("prefill", "decode"):
-        for end in ENDS:
+        # A chunk is shared by all prompts, so that what is expected of prefill rises and falls with what fills its last one.
+        for end in ENDS if phase == "decode" else ("ideal",):
             rates = [getattr(getattr(found, phase).aggregate_tokens_per_s, end) for found in (small, large)]
             assert at_most(*rates), (phase, end)
             rates = [getattr(getattr(found, phase).tokens_per_s, end) for found in (large, small)]
@@ -345,7 +346,7 @@ def test_a_larger_batch_over_several_devices_serves_more(model: str, count: int)
     hardware = f"{count}x {ad_hoc(1000, 100)}"
     found = [ask(model, hardware, prompt_tokens=300, output_tokens=9, batch=batch) for batch in (1, 2, 3, 8, 64)]
     for phase in ("prefill", "decode"):
-        for end in ENDS:
+        for end in ENDS if phase == "decode" else ("ideal",):  # as above
             rates = [getattr(getattr(one, phase).aggregate_tokens_per_s, end) for one in found]
             assert all(map(at_most, rates, rates[1:])), (phase, end)
 
@@ -806,7 +807,7 @@ def test_without_a_chunk_the_ideal_is_one_pass_and_the_expectation_the_engines_c
     default = {"llama.cpp": 512, "vllm": 8192}[form[1]]
     request = {"prompt_tokens": prompt, "batch": batch}
     free = ask(model, hardware, form, **request).prefill
-    one_pass = ask(model, hardware, form, **request, prefill_chunk=10**6).prefill
+    one_pass = ask(model, hardware, form, **request, prefill_chunk=10**9).prefill
     chunked = ask(model, hardware, form, **request, prefill_chunk=default).prefill
     assert free.read_bytes == one_pass.read_bytes
     assert free.time_s.ideal == one_pass.time_s.ideal

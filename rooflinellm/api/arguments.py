@@ -46,6 +46,10 @@ def scalar_count(name: str, value: Any, most: int = 10**9) -> int:
 def seconds(name: str, value: Any) -> Any:
     """A duration, or an array of them, of at least 0. [s]"""
     allowed = f"a duration in seconds from 0 to {MAX_SECONDS:g}"
+    if type(value) in (int, float):
+        if 0 <= value <= MAX_SECONDS:
+            return float(value)
+        raise InvalidRequest(f"{value} is not {allowed}", where=name)
     array = _array(name, value, allowed)
     bad = ~((array >= 0) & (array <= MAX_SECONDS))
     if bad.any():

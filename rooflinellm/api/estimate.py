@@ -6,6 +6,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rooflinellm import catalog
@@ -14,10 +15,11 @@ from rooflinellm.api import lookup
 from rooflinellm.api.arguments import at_least_one, count, one_of, scalar_count, seconds, share, shown
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
-from rooflinellm.api.overrides import override, stacked, variants
+from rooflinellm.api.overrides import has_arrays, override
+from rooflinellm.api.stacking import each
 from rooflinellm.engine.answer import Conventions, answer
 from rooflinellm.engine.compile import choose_backend, compile_plan
-from rooflinellm.engine.memory import Allocation
+from rooflinellm.engine.memory import LARGEST_BATCH, Allocation
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request
 from rooflinellm.errors import InvalidRequest, RooflineWarning
@@ -30,7 +32,6 @@ from rooflinellm.specs.model import ModelEntry
 from rooflinellm.units import format_gib
 
 MAX_TOKENS = 10**9
-MAX_BATCH = 10**6
 PLANS_KEPT = 512
 
 
@@ -138,12 +139,26 @@ def estimate(
         draft_tokens=(draft_tokens, 0),
         acceptance=(acceptance, None),
     )
+    if overrides and has_arrays(overrides):
+        ask = partial(estimate, model, hardware, weights=weights, kv=kv, engine=engine, options=options)
+        ask = partial(ask, prefill_chunk=prefill_chunk)
+        numbers = {
+            "prompt_tokens": prompt_tokens,
+            "output_tokens": output_tokens,
+            "cached_tokens": cached_tokens,
+            "context_tokens": context_tokens,
+            "context_limit": context_limit,
+            "batch": batch,
+            "queue_s": queue_s,
+            "tokenize_s": tokenize_s,
+        }
+        return _announced(each(ask, overrides, numbers))
     counts = {
         "prompt_tokens": count("prompt_tokens", prompt_tokens, 0, MAX_TOKENS),
         "output_tokens": count("output_tokens", output_tokens, 0, MAX_TOKENS),
         "cached_tokens": count("cached_tokens", cached_tokens, 0, MAX_TOKENS),
         "context_tokens": count("context_tokens", context_tokens, 0, MAX_TOKENS),
-        "batch": count("batch", batch, 1, MAX_BATCH),
+        "batch": count("batch", batch, 1, LARGEST_BATCH),
     }
     chunk = prefill_chunk if prefill_chunk is not None else options.ubatch
     chunk = None if chunk is None else scalar_count("prefill_chunk", chunk)
@@ -186,16 +201,18 @@ def estimate(
         tokenize_s=seconds("tokenize_s", tokenize_s),
     )
     workload = {**counts, "context_limit": limit, "prefill_chunk": chunk}
-    return _warned(
-        answer(
-            plan,
-            request,
-            allocation,
-            limit,
-            conventions,
-            assumptions=_assumptions(plan),
-            warnings=_beyond_training(plan, occupied),
-            workload=workload,
+    return _announced(
+        _judged(
+            answer(
+                plan,
+                request,
+                allocation,
+                limit,
+                conventions,
+                assumptions=_assumptions(plan),
+                warnings=_beyond_training(plan, occupied),
+                workload=workload,
+            )
         )
     )
 
@@ -204,7 +221,7 @@ def _only_default(**given: tuple[Any, Any]) -> None:
     """Refuse what is part of the signature and not built yet, rather than ignore it."""
     for name, (value, default) in given.items():
         if is_array(value) or value != default:
-            raise InvalidRequest(f"{name} is not available yet; leave it at {default}", where=name)
+            raise InvalidRequest(f"not available yet; leave it at {default}", where=name)
 
 
 def choose(
@@ -255,10 +272,7 @@ def _plan(
     model, system = lookup.model(model), lookup.system(hardware)
     fmt, engine_spec, backend, build_date = choose(model, weights, engine)
     if overrides:
-        wanted, shape = variants(overrides)
-        entries = [override(model, system, values) for values in wanted]
-        plans = [build(*entry, fmt, engine_spec, backend, kv, chunk, build_date) for entry in entries]
-        return plans[0] if shape is None else stacked(plans, shape)
+        return build(*override(model, system, overrides), fmt, engine_spec, backend, kv, chunk, build_date)
     entries_key = (id(model), id(system.device), system.count, id(system.host), id(fmt), id(engine_spec))
     key = (*entries_key, backend, build_date, kv, chunk)
     kept = _plans.get(key)
@@ -319,23 +333,29 @@ def _beyond_training(plan: Plan, occupied: Any) -> tuple[str, ...]:
     most = plan.model.max_context_tokens
     if anywhere(occupied > most):
         return (
-            f"context: {largest([occupied]):,} tokens are beyond the {most:,} that {plan.model.id} is made for; "
+            f"context: {int(largest([occupied])):,} tokens are beyond the {most:,} that {plan.model.id} is made for; "
             "the answer is as if it were",
         )
     return ()
 
 
-def _warned(estimate: Estimate) -> Estimate:
-    """Add what the memory plan says, and pass all warnings on."""
+def _judged(estimate: Estimate) -> Estimate:
+    """Add to the warnings what the memory plan says."""
     memory = estimate.memory
-    said = list(estimate.warnings)
     if memory.fits is None:
-        said.append(f"memory: the capacity of {estimate.hardware.device.id} is not known; whether it fits is open")
+        said = f"memory: the capacity of {estimate.hardware.device.id} is not known; whether it fits is open"
     elif not every(memory.fits):
-        said.append(
+        said = (
             f"memory: does not fit, {format_gib(largest([memory.total_bytes]))} of "
             f"{format_gib(memory.usable_bytes or 0)} usable; the answer is as if it did"
         )
-    for text in said:
+    else:
+        return estimate
+    return replace(estimate, warnings=(*estimate.warnings, said))
+
+
+def _announced(estimate: Estimate) -> Estimate:
+    """Pass the warnings on to whoever listens."""
+    for text in estimate.warnings:
         warnings.warn(text, RooflineWarning, stacklevel=3)
-    return replace(estimate, warnings=tuple(said)) if len(said) > len(estimate.warnings) else estimate
+    return estimate

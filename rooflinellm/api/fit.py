@@ -14,9 +14,12 @@ from rooflinellm.api.estimate import estimate
 from rooflinellm.api.lookup import Name
 from rooflinellm.errors import RooflineError, RooflineWarning
 from rooflinellm.operators.model import ModelSpec
-from rooflinellm.render import (
-    Column,
-    Table,
+from rooflinellm.render import Column, Table
+from rooflinellm.results import Estimate, MemoryPlan
+from rooflinellm.specs.formats import FormatSpec
+from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
+from rooflinellm.specs.model import ModelEntry
+from rooflinellm.summary import (
     count_text,
     device_text,
     fits_text,
@@ -27,10 +30,6 @@ from rooflinellm.render import (
     weights_text,
     what_text,
 )
-from rooflinellm.results import Estimate, MemoryPlan
-from rooflinellm.specs.formats import FormatSpec
-from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
-from rooflinellm.specs.model import ModelEntry
 from rooflinellm.units import BITS_PER_BYTE, GIB, format_gib, significant
 
 COUNTS = (2, 3, 4, 6, 8)

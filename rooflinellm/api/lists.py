@@ -13,9 +13,10 @@ from rooflinellm.api.lookup import model
 from rooflinellm.engine.layout import lay_out
 from rooflinellm.errors import RooflineError
 from rooflinellm.operators.model import ModelSpec
-from rooflinellm.render import Column, Table, params_text
+from rooflinellm.render import Column, Table
 from rooflinellm.specs.hardware import HardwareSpec
 from rooflinellm.specs.index import YAML_SUFFIXES, Listed
+from rooflinellm.summary import params_text
 from rooflinellm.units import BITS_PER_BYTE, GB, GIB, KIB, TERA, significant
 
 DATABASES = ("hardware_db", "model_db")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from typing import Any
 
 from rooflinellm._numeric import is_array
-from rooflinellm.engine.plan import Kernel, Machine, Plan
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.common import Spec, validate
@@ -101,75 +99,6 @@ def _without_derived_rate(data: dict[str, Any], path: list[str]) -> dict[str, An
     return data
 
 
-def variants(values: Mapping[str, Any]) -> tuple[list[dict[str, Any]], tuple[int, ...] | None]:
-    """Write array values out: one mapping of plain values for each element, and the arrays' common shape.
-
-    Returns
-    -------
-    tuple
-        The mappings, and None for the shape where no value is an array.
-    """
-    arrays = {path: value for path, value in values.items() if is_array(value) or isinstance(value, list | tuple)}
-    if not arrays:
-        return [dict(values)], None
-    import numpy as np
-
-    try:
-        broadcast = np.broadcast_arrays(*(np.asarray(value, dtype=float) for value in arrays.values()))
-    except (TypeError, ValueError) as error:
-        raise InvalidRequest(f"arrays do not broadcast, or hold no numbers: {error}", where="overrides") from error
-    shape = broadcast[0].shape
-    flat = [array.ravel().tolist() for array in broadcast]
-    return [dict(values) | dict(zip(arrays, row, strict=True)) for row in zip(*flat, strict=True)], shape
-
-
-def stacked(plans: list[Plan], shape: tuple[int, ...]) -> Plan:
-    """One plan whose machine and rates are arrays, from plans that differ in nothing else.
-
-    Raises
-    ------
-    InvalidRequest
-        The values change more than rates: the shape of the model, or which path is taken.
-    """
-    first = plans[0]
-    kernels = []
-    for group in zip(*(plan.kernels for plan in plans), strict=True):
-        paths = tuple(
-            replace(path, flop_per_s=_array([kernel.paths[i].flop_per_s for kernel in group], shape))
-            for i, path in enumerate(group[0].paths)
-        )
-        stacks = {
-            name: _array([getattr(kernel, name) for kernel in group], shape)
-            for name in ("ideal_flop_per_s", "sustained_bandwidth", "few_tokens_flop_per_s")
-        }
-        kernels.append(replace(group[0], paths=paths, **stacks))
-        if any(_identity(kernel) != _identity(group[0]) for kernel in group):
-            raise InvalidRequest("an array can only replace rates and capacities of hardware", where="overrides")
-    machine = Machine(
-        **{
-            field.name: _array([getattr(plan.machine, field.name) for plan in plans], shape)
-            for field in fields(Machine)
-            if field.name != "devices"
-        },
-        devices=first.machine.devices,
-    )
-    return replace(first, kernels=tuple(kernels), machine=machine)
-
-
-def _identity(kernel: Kernel) -> tuple[Any, ...]:
-    return (
-        kernel.name,
-        kernel.flops_per_token,
-        kernel.weight_bytes,
-        kernel.kv_bytes_per_token,
-        kernel.window,
-        kernel.floor_s,
-        kernel.ideal_key,
-        tuple((path.min_tokens, path.key) for path in kernel.paths),
-    )
-
-
-def _array(values: list[Any], shape: tuple[int, ...]) -> Any:
-    import numpy as np
-
-    return np.asarray(values, dtype=float).reshape(shape)
+def has_arrays(values: Mapping[str, Any]) -> bool:
+    """Tell whether any value is an array of values to try."""
+    return any(is_array(value) or isinstance(value, list | tuple) for value in values.values())

@@ -5,9 +5,9 @@ The model of a sample's time is the engine's own,
     t = sum over operators of  n floor + max(B / (eta_m b), min((F + F_1 T_half) / (eta_c P), F / (v V)))
 
 with each of eta_m, eta_c, v, T_half and the floor a product of factors by level (`specs.profile`). Every factor but the
-bases is drawn towards 1 by a ridge penalty, the more the finer its level, so that what was measured little keeps close to its
-family (partial pooling). Residuals are logarithms of predicted over measured time, under a loss that grows linearly for
-outliers.
+bases is drawn towards 1 by a ridge penalty, the more the finer its level, so that what was measured little keeps
+close to its family (partial pooling). Residuals are logarithms of predicted over measured time, under a loss that
+grows linearly for outliers.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class GroupFit:
             table = {name: factor for name, factor in table.items() if factor != 1}
             if table:
                 by[level] = table
-        return Factors(base=_round(np.exp(self.logs.get((part, "base", ""), np.log(START[part])))), by=by)
+        base = self.logs.get((part, "base", ""), float(np.log(START[part])))
+        return Factors(base=_round(np.exp(base)), by=by)
 
 
 def _round(value: Any) -> float:

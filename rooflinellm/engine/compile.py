@@ -23,7 +23,6 @@ from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import Attention, Indexer, LatentAttention, Recurrent
 from rooflinellm.specs.profile import ProfileSpec
 
-
 VECTOR_PEAK = "fp32.fp32"
 """The peak that matrix-vector kernels are measured by."""
 
@@ -103,13 +102,18 @@ class _Kernels:
 
     def name_of(self, row: OperatorRow) -> str:
         """The operator's name, with the encoding behind it where the format mixes several."""
-        name = row.operator.name
-        return name if self.seen[name] == 1 or row.encoding is None else f"{name} ({row.encoding})"
+        name, mixing = row.operator.name, row.operator.mixing
+        if self.seen[name] == 1:
+            return name
+        if row.encoding is not None:
+            return f"{name} ({row.encoding})"
+        return name if mixing is None else f"{name} ({_span_name(mixing)})"
 
     def kernel(self, row: OperatorRow) -> Kernel:
         """One row as coefficients."""
         operator, count = row.operator, len(row.layers)
         paths = self._paths(row)
+        rates = () if paths is None else self._path_rates(paths, row)
         mixing, moe = operator.mixing, operator.moe
         weight_bytes: float = row.weight_bytes if moe is None else row.expert_bytes
         recurrence = 0 if operator.recurrent is None else recurrent.flops_per_token(operator.recurrent, self.hidden)
@@ -136,10 +140,10 @@ class _Kernels:
             floor_s=count * self.rate.floor_s(operator.kind),
             sustained_bandwidth=self.device.memory_bandwidth_bytes_per_s
             * self.rate.memory(operator.kind, row.encoding),
-            few_tokens_flop_per_s=0.0 if paths is None else self._few_tokens(row, paths),
+            few_tokens_flop_per_s=self._few_tokens(row, rates) if rates else 0.0,
             ideal_key="" if paths is None else paths.ideal_key,
             ideal_flop_per_s=0.0 if paths is None else self.device.peak(paths.ideal_key) * self.device.clock_headroom,
-            paths=() if paths is None else self._path_rates(paths, row),
+            paths=rates,
         )
 
     def _state_bytes(self, mixer: Recurrent) -> int:
@@ -170,10 +174,22 @@ class _Kernels:
             for path in paths.expected
         )
 
-    def _few_tokens(self, row: OperatorRow, paths: Paths) -> float:
-        """Rate of matrix-vector kernels, which compute on the vector units. [FLOP/s]"""
-        vector_peak = self.device.peaks.get(VECTOR_PEAK, self.device.peak(paths.expected[0].key))
-        return vector_peak * self.rate.few_tokens(row.operator.kind, row.encoding)
+    def _few_tokens(self, row: OperatorRow, rates: tuple[PathRate, ...]) -> float:
+        """Rate of matrix-vector kernels, on the vector units; they are no faster than the others at many tokens."""
+        fastest = min(float(path.flop_per_s) for path in rates)
+        vector_peak = self.device.peaks.get(VECTOR_PEAK)
+        if vector_peak is None:
+            return fastest
+        return min(vector_peak * self.rate.few_tokens(row.operator.kind, row.encoding), fastest)
+
+
+def _span_name(mixing: Mixing) -> str:
+    """What tells attention layers of one model apart."""
+    if mixing.window is not None:
+        return f"window {mixing.window:,}"
+    if mixing.chunk is not None:
+        return f"chunks of {mixing.chunk:,}"
+    return "full"
 
 
 def _cache_kind(mixing: Mixing | None) -> str:

@@ -246,7 +246,7 @@ def _expect_attention(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
         growing, straddling = run.passes, 0
     else:
         growing = attention.passes_below(window - new + 1, run.passes, new, run.cached)
-        straddling = attention.passes_below(window - 1, run.passes, new, run.cached) - growing
+        straddling = attention.passes_below(window, run.passes, new, run.cached) - growing
         straddling = maximum(straddling, 0)
     memory_step, compute_step = per_cached * new, per_pair * new * new
     triangle = growing * (growing - 1) / 2
@@ -257,7 +257,7 @@ def _expect_attention(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
         return memory, compute, busy
     for count, cached in (
         (straddling, run.cached + growing * new),
-        (run.passes - growing - straddling, maximum(run.cached, window - 1)),
+        (run.passes - growing - straddling, maximum(run.cached, window)),
     ):
         part_memory, part_compute = one(cached)
         memory, compute = memory + count * part_memory, compute + count * part_compute

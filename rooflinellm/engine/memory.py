@@ -10,7 +10,8 @@ from rooflinellm.engine.plan import DeviceShare, Plan
 from rooflinellm.engine.workspace import workspace_bytes
 from rooflinellm.results import MemoryPlan, PlacedPart
 
-LARGEST_BATCH = 2**20
+LARGEST_BATCH = 10**6
+"""Most sequences that a request may ask for. [-]"""
 
 
 @dataclass(frozen=True, slots=True)

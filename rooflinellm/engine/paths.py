@@ -174,7 +174,7 @@ def _computes_with(backend: Backend, device: HardwareSpec, encoding: str) -> boo
 
 
 def _reached(rules: Sequence[AnyRule], device: HardwareSpec) -> Sequence[AnyRule]:
-    """The rules that passes of some size come to: up to the first that holds for all and of which the device has a peak."""
+    """The rules that passes of some size come to: up to the first for all sizes whose peak the device has."""
     for index, rule in enumerate(rules):
         for_all = not isinstance(rule, PathRule) or rule.tokens is None
         if for_all and _first_available([rule], device) is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from rooflinellm import roofline
 from rooflinellm._numeric import ceil_div, divide, largest, maximum, minimum, where
 from rooflinellm.engine.evaluate import Expectation, Run, Work, expect, ideal_memory_s, work
 from rooflinellm.engine.plan import Kernel, Plan
 from rooflinellm.results import OperatorCost, Phase, Prediction
+from rooflinellm.roofline import Overlap
 
 NOMINAL_SKEW = 0.0
 
@@ -44,7 +45,7 @@ class Request:
     sequences: Any
     chunk: int | None
     skew: Any = NOMINAL_SKEW
-    overlap: Literal["phase", "operator", "none"] = "operator"
+    overlap: Overlap = "operator"
 
     @property
     def computed_tokens(self) -> Any:
@@ -72,15 +73,19 @@ class Request:
         return self.context_tokens + self.prompt_tokens + self.output_tokens
 
     def prefill_runs(self, chunk: Any) -> tuple[Run, ...]:
-        """Prefill as full chunks without logits and a last one with; None is a single pass."""
+        """Prefill as full chunks without logits and a last one with; None is a single pass.
+
+        A chunk is of all sequences together: each gets an equal share of it.
+        """
         new, cached = self.computed_tokens, self.prefill_start
         last_pass = where(new > 0, 1, 0)
         if chunk is None:
             return (Run(self.sequences, new, last_pass, cached),)
-        before = maximum(ceil_div(new, chunk) - 1, 0)
-        done = before * chunk
+        share = maximum(chunk // self.sequences, 1)
+        before = maximum(ceil_div(new, share) - 1, 0)
+        done = before * share
         return (
-            Run(self.sequences, chunk, before, cached, logits=0),
+            Run(self.sequences, share, before, cached, logits=0),
             Run(self.sequences, new - done, last_pass, cached + done),
         )
 
@@ -105,6 +110,7 @@ class PhaseTime:
     ideal_scale: Any
     expected_scale: Any
     pass_tokens: int
+    overlap: Overlap
 
 
 def phase_time(
@@ -168,6 +174,7 @@ def phase_time(
         ideal_scale=ideal_scale,
         expected_scale=expected_scale,
         pass_tokens=int(largest(run.tokens for run in expected_runs)),
+        overlap=request.overlap,
     )
 
 
@@ -271,11 +278,12 @@ def phase(
 
 def _operator_cost(plan: Plan, kernel: Kernel, item: Work, expectation: Expectation, time: PhaseTime) -> OperatorCost:
     machine = plan.machine
-    seconds = (expectation.floor_s + expectation.busy_s) / time.expected_scale
+    busy = expectation.memory_s + expectation.compute_s if time.overlap == "none" else expectation.busy_s
+    total = expectation.floor_s + busy
+    seconds = total / time.expected_scale
     compute = item.flops / kernel.ideal_flop_per_s if kernel.ideal_key else 0.0
     own_ideal = maximum(compute, item.read_bytes / machine.bandwidth) / time.ideal_scale
     bound = roofline.bound(expectation.compute_s, expectation.memory_s)
-    total = expectation.floor_s + expectation.busy_s
     return OperatorCost(
         name=kernel.name,
         count=kernel.count,

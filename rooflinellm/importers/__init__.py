@@ -26,7 +26,8 @@ def read(path: str | os.PathLike[str]) -> ModelEntry:
     Parameters
     ----------
     path : str or path
-        ``config.json`` or another configuration of Hugging Face's kind, a folder with one, a GGUF file, or safetensors.
+        ``config.json`` or another configuration of Hugging Face's kind, a GGUF file, safetensors, or a folder with any
+        of them; of a configuration with safetensors beside it, both.
 
     Returns
     -------
@@ -50,6 +51,10 @@ def read(path: str | os.PathLike[str]) -> ModelEntry:
         from rooflinellm.importers import safetensors_model
 
         return safetensors_model.read(path)
+    if folder and not (path / "config.json").exists() and any(path.glob("*.gguf")):
+        from rooflinellm.importers import gguf_model
+
+        return gguf_model.read_folder(path)
     if name.endswith(".json") or folder:
         from rooflinellm.importers import huggingface
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from pydantic import ValidationError
 
 from rooflinellm.errors import UnreadableFile, UnsupportedModel
-from rooflinellm.importers.gguf import GgufHeader, GgufTensor, read_all
+from rooflinellm.importers.gguf import SPLIT_NAME, GgufHeader, GgufTensor, read_all
 from rooflinellm.importers.gguf_architectures import ARCHITECTURES, FILE_TYPES, GUESSED, OUTSIDE_LAYERS
 from rooflinellm.importers.gguf_layers import Keys, Layer, extra_tensor, parent_of, whole
 from rooflinellm.importers.pieces import Piece, stored
@@ -57,6 +58,27 @@ def read(path: str | os.PathLike[str]) -> ModelEntry:
         An architecture that is not known, or no language model.
     """
     return entry_of(read_all(path))
+
+
+def read_folder(folder: Path) -> ModelEntry:
+    """Read the one model whose GGUF files lie in a folder, projectors apart; errors as in `read`.
+
+    Raises
+    ------
+    UnsupportedModel
+        There are several models, or none.
+    """
+    files: dict[str, Path] = {}
+    for path in sorted(folder.glob("*.gguf")):
+        part = SPLIT_NAME.fullmatch(path.name)
+        if not path.name.lower().startswith("mmproj"):
+            files.setdefault(path.name if part is None else part["prefix"], path)
+    if len(files) != 1:
+        found = ", ".join(path.name for path in list(files.values())[:4]) or "none but projectors"
+        raise UnsupportedModel(
+            f"the folder holds {len(files)} models ({found})", where=str(folder), next_step="Name one of the files."
+        )
+    return read(next(iter(files.values())))
 
 
 def entry_of(header: GgufHeader) -> ModelEntry:

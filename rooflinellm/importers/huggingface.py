@@ -298,8 +298,9 @@ def _context(whole: Config, config: Config) -> tuple[int, tuple[str, ...]]:
 def _scaling(config: Config) -> Config | None:
     """How rotary positions are stretched: ``rope_scaling``, or ``rope_parameters`` of newer files."""
     for name in ("rope_scaling", "rope_parameters"):
-        if isinstance(config.values.get(name), dict) and config.values[name]:
-            return config.part(name)
+        part = config.part(name)
+        if part is not None and part.values:
+            return part
     return None
 
 

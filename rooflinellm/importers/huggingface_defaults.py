@@ -157,6 +157,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "opt": {"vocab_size": 50_272, "max_position_embeddings": 2048},
     "cohere": {"vocab_size": 256_000, "max_position_embeddings": 8192},
     "cohere2": {"vocab_size": 256_000, "max_position_embeddings": 8192, "sliding_window": 4096},
+    "falcon": {"max_position_embeddings": 2048},
     "olmo3": {"sliding_window": 4096},
     "deepseek_v3": _LATENT,
     "deepseek_v32": _LATENT | {"index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048},

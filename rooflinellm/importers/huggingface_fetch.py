@@ -15,7 +15,8 @@ from rooflinellm.importers.huggingface import CONFIG, QUANTISATION, read
 if TYPE_CHECKING:
     from rooflinellm.specs.model import ModelEntry
 
-_NAME = re.compile(r"(?P<repository>[\w.-]{1,96}/[\w.-]{1,96})(?:@(?P<revision>[\w./-]{1,120}))?")
+_PART = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
+_NAME = re.compile(rf"(?P<repository>{_PART}/{_PART})(?:@(?P<revision>[A-Za-z0-9][A-Za-z0-9._/-]{{0,119}}))?")
 
 
 def fetch(name: str) -> ModelEntry:

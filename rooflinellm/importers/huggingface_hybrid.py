@@ -218,7 +218,8 @@ def mamba2(config: Config) -> Shape:
 def mamba_ssm(config: Config) -> Shape:
     """Both kinds as the authors' own library writes them (``ssm_cfg``), the second with its defaults."""
     inner = config.part("ssm_cfg")
-    assert inner is not None
+    if inner is None:
+        config.fault("ssm_cfg", "missing; it tells the kind of the layers")
     if config.items("attn_layer_idx") or config.count("d_intermediate", default=0, least=0):
         config.unsupported("attention or feed-forward layers between state spaces (attn_layer_idx) are not described")
     width = inner.count("expand", default=2) * config.hidden

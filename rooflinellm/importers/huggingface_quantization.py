@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NoReturn
 
 from rooflinellm.importers.huggingface_config import Config
 
@@ -81,9 +82,9 @@ def native_format(config: Config, beside: Config | None = None) -> tuple[str, tu
     name, excluded = _of_quantisation(found), _excluded(found)
     if name == "hf:fp8-block" and config.values.get("expert_dtype") == "fp4":
         name = "hf:mxfp4-fp8"
-    if {"attention", "shared experts"} <= set(excluded) and name in EXPERTS_ONLY:
-        return EXPERTS_ONLY[name], ()
-    if not excluded:
+    if {"attention", "shared experts"} <= set(excluded):
+        name = EXPERTS_ONLY.get(name, name)
+    if not excluded or name in ("hf:mxfp4", *EXPERTS_ONLY.values()):
         return name, ()
     return name, (
         f"the checkpoint leaves {', '.join(excluded)} in 16 bits, in all layers or in some; {name} counts them as its"
@@ -133,10 +134,9 @@ def _of_quantisation(part: Config) -> str:
             return _of_compressed_tensors(part)
         case _:
             _refuse(part, f"quantisation by '{method:.40}'")
-    raise AssertionError
 
 
-def _refuse(part: Config, what: str) -> None:
+def _refuse(part: Config, what: str) -> NoReturn:
     part.unsupported(
         f"{what} is not described; take quantization_config out of the file to import the shape alone, and name the"
         " weights when you ask"
@@ -165,7 +165,6 @@ def _of_modelopt(part: Config) -> str:
         layers = part.part("quantized_layers")
         if layers is None:
             _refuse(part, "mixed precision without a list of layers (quantized_layers)")
-            raise AssertionError
         counted = Counter[str]()
         for name, value in layers.values.items():
             inner = value.get("quant_algo") if isinstance(value, dict) else None
@@ -181,7 +180,6 @@ def _of_compressed_tensors(part: Config) -> str:
     names = list(groups.values) if groups is not None else []
     if groups is None or not names:
         _refuse(part, "a quantization_config without quant_method and config_groups")
-        raise AssertionError
     found = set()
     for name in names:
         group = groups.part(name)
@@ -218,7 +216,6 @@ def _of_weights(weights: Config) -> str:
             return "hf:w4a16-g32"
         case _:
             _refuse(weights, f"{kind:.20} weights of {bits} bits by {strategy:.20}, groups of {group}")
-    raise AssertionError
 
 
 def _excluded(part: Config) -> list[str]:

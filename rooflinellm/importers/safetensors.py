@@ -24,7 +24,7 @@ from rooflinellm.errors import UnreadableFile, UnsupportedModel
 MAX_HEADER_BYTES = 2**24  # far above any real one; the format allows 100 MB
 MAX_INDEX_BYTES = 2**25
 MAX_ENTRY_CHARACTERS = 2**12
-MAX_TENSORS = 2**17
+MAX_TENSORS = 2**16
 MAX_TENSORS_OF_ALL = 2**18
 MAX_FILES = 1_000
 MAX_DIMENSIONS = 8
@@ -49,7 +49,7 @@ _USUAL = re.compile(
 )
 """An entry as the format's own library writes it."""
 _FLAT = re.compile(rf"\{{(?:[^{{}}\"]++|{_STRING})*+\}}")
-_TEXTS = re.compile(rf"\{{\s*+(?:{_STRING}\s*+:\s*+{_STRING}\s*+(?:,\s*+(?=\")|(?=\}})))*+\}}")
+_TEXTS = re.compile(rf"null|\{{\s*+(?:{_STRING}\s*+:\s*+{_STRING}\s*+(?:,\s*+(?=\")|(?=\}})))*+\}}")
 _PAIR = re.compile(rf"\s*+({_STRING})\s*+:\s*+({_STRING})\s*+")
 _END = re.compile(r"\s*+\}\s*+")
 _OPEN, _CLOSE, _COMMA = re.compile(r"\s*+\{"), re.compile(r"\s*+\}"), re.compile(r"\s*+,")

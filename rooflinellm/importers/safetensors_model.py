@@ -9,20 +9,23 @@ model is made of the entry (`operators.stored`).
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rooflinellm.errors import InvalidSpec, UnsupportedModel
 from rooflinellm.importers import huggingface
+from rooflinellm.importers.gguf_model import grouped
 from rooflinellm.importers.huggingface_config import Config, read_json
 from rooflinellm.importers.huggingface_quantization import native_format
-from rooflinellm.importers.pieces import Piece, cut, stored
+from rooflinellm.importers.pieces import Piece, cut
 from rooflinellm.importers.safetensors import MAX_TENSORS_OF_ALL, Files, SafeTensor, fault, locate, read_header
 from rooflinellm.importers.safetensors_names import Place, causal_mask, pattern_of, place_of
 from rooflinellm.importers.safetensors_packing import PLAIN, Packing, packing_of
-from rooflinellm.specs.model import Block, GatedFFN, LatentAttention, MixtureOfExperts, ModelEntry
-from rooflinellm.specs.weights import OUTSIDE, FileWeights
+from rooflinellm.specs.model import Attention, Block, GatedFFN, LatentAttention, MixtureOfExperts, ModelEntry
+from rooflinellm.specs.weights import OUTSIDE, FileWeights, StoredTensor
 
 CONFIG = huggingface.CONFIG
 
@@ -88,6 +91,20 @@ def _shape(values: Mapping[str, Any], path: Path, beside: Mapping[str, Any] | No
     return entry.model_copy(update={"native_format": known}), known
 
 
+@dataclass(slots=True)
+class _Sum:
+    """What the files hold of one class in one layer; its largest tensor names the encoding."""
+
+    tensor: str
+    bytes: int = 0
+    elements: int = 0
+    encoding: str = ""
+    largest: int = 0
+
+    def stored(self, layer: int, name: str) -> StoredTensor:
+        return StoredTensor(layer, name, self.tensor, self.elements, None, self.encoding, self.bytes)
+
+
 class _Collector:
     """Adds the tensors of all files up, by layer and class."""
 
@@ -99,11 +116,12 @@ class _Collector:
         self.norms: dict[int, dict[int, list[tuple[Place, SafeTensor]]]] = {}
         self.embedding: tuple[int, ...] = ()
         self.idle_bytes = 0
-        self.left = dict(files.index)
-        self.sums: dict[tuple[int, str], list[Any]] = {}
+        self.expected = Counter(files.index.values())
+        self.sums: dict[tuple[int, str], _Sum] = {}
 
     def add_file(self, number: int, path: Path) -> None:
         """Count the tensors of one file in."""
+        missing = self.expected[number]
         for tensor in read_header(path):
             key = hash(tensor.name)
             if key in self.seen:
@@ -111,10 +129,8 @@ class _Collector:
             self.seen.add(key)
             if len(self.seen) > MAX_TENSORS_OF_ALL:
                 raise fault(path, f"more than {MAX_TENSORS_OF_ALL:,} tensors; no model has so many")
-            if self.left.get(key) == number:
-                del self.left[key]
+            missing -= self.files.index.get(key) == number
             self._add(tensor, path)
-        missing = sum(each == number for each in self.left.values())
         if missing:
             raise fault(path, f"{missing:,} tensors that the index places in this file are not in it")
 
@@ -170,6 +186,10 @@ class _Collector:
             return
         block = self.blocks[layer]
         name = _renamed(piece.name, block)
+        if name == "ffn_gate_inp.bias" and isinstance(block.ffn, MixtureOfExperts) and not block.ffn.router_bias:
+            # A correction of the routing that some count among the parameters and others do not.
+            yield piece._replace(name="ffn_gate_inp", elements=0)
+            return
         stem, bias = name.removesuffix(".bias"), ".bias" if name.endswith(".bias") else ""
         if stem.startswith("ffn_gate_up"):
             fused = isinstance(block.ffn, GatedFFN) and block.ffn.fused
@@ -182,20 +202,17 @@ class _Collector:
             parts = ("attn_k_b", block.mixer.nope_dim), ("attn_v_b", block.mixer.v_head_dim)
             yield from cut(piece, *parts, same_rows=False)
         else:
-            yield piece._replace(name=name)
+            yield piece if name == piece.name else piece._replace(name=name)
 
     def _sum(self, layer: int, piece: Piece) -> None:
         """Add a piece to its class; thousands of experts make one sum."""
         held = self.sums.get((layer, piece.name))
         if held is None:
-            self.sums[layer, piece.name] = [piece, piece.elements]
-            return
-        first, most = held
-        encoding = piece.encoding if piece.elements > most else first.encoding
-        held[0] = first._replace(
-            bytes=first.bytes + piece.bytes, elements=first.elements + piece.elements, encoding=encoding
-        )
-        held[1] = max(most, piece.elements)
+            held = self.sums[layer, piece.name] = _Sum(piece.tensor)
+        held.bytes += piece.bytes
+        held.elements += piece.elements
+        if piece.elements > held.largest or not held.encoding:
+            held.encoding, held.largest = piece.encoding, piece.elements
 
     def entry(self) -> ModelEntry:
         """The configuration's entry with what the files say."""
@@ -208,18 +225,27 @@ class _Collector:
                     self._sum(layer, Piece(name, tensor.name, encoding, tensor.bytes, tensor.elements, None))
         tied = self._settle_head()
         label = self.packing.method if self.known is None else self.known.partition(":")[2]
-        pieces = ((layer, piece) for (layer, _), (piece, _) in self.sums.items())
         file = FileWeights(
             path=str(self.files.paths[0] if len(self.files.paths) == 1 else self.files.folder),
             files=len(self.files.paths),
             family=self.packing.family,
             label=label,
             format=self.known,
-            tensors=stored(pieces),
+            tensors=tuple(held.stored(layer, name) for (layer, name), held in self.sums.items()),
             idle_bytes=self.idle_bytes,
         )
         rows = self.embedding[0] if self.embedding else self.model.vocabulary
-        return self.model.model_copy(update={"tied_embeddings": tied, "vocabulary": rows or 1, "file": file})
+        layers = grouped([self._projected(layer, block) for layer, block in enumerate(self.blocks)])
+        changed = {"tied_embeddings": tied, "vocabulary": rows or 1, "layers": layers, "file": file}
+        return self.model.model_copy(update=changed)
+
+    def _projected(self, layer: int, block: Block) -> Block:
+        """A layer that reads another one's cache has projections of its own only if the files hold them."""
+        mixer = block.mixer
+        if not isinstance(mixer, Attention) or mixer.kv == "own":
+            return block
+        has = any((layer, name) in self.sums for name in ("attn_k", "attn_qkv"))
+        return block.model_copy(update={"mixer": mixer.model_copy(update={"kv_projections": has})})
 
     def _settle_head(self) -> bool:
         """Whether the head is the embedding: it is where the files hold none, whatever the configuration says."""
@@ -228,8 +254,7 @@ class _Collector:
             self.sums.pop(head, None)  # a copy, which no engine loads
         if head in self.sums or embedding not in self.sums:
             return False
-        piece, most = self.sums.pop(embedding)
-        self.sums[head] = [piece._replace(name="output"), most]
+        self.sums[head] = self.sums.pop(embedding)
         return True
 
 

@@ -32,7 +32,7 @@ _BESIDE = re.compile(
 )
 _PREDICTION = re.compile(r"(?:model\.|language_model\.)*(?:mtp|mtp_layers|mtp_block|nextn|draft_model)(?:\.|$)")
 _BUFFERS = re.compile(
-    r"(?:.*\.)?(?:rotary_emb\.inv_freq|rotary_pos_emb\.inv_freq|masked_bias|attn\.bias\.mask|rotary_emb\.(?:cos|sin)_cached)"
+    r"(?:.*\.)?(?:act_fn\.(?:beta|eps)|rotary_emb\.inv_freq|rotary_pos_emb\.inv_freq|masked_bias|attn\.bias\.mask|rotary_emb\.(?:cos|sin)_cached)"
 )
 _CAUSAL_MASK = re.compile(r"(?:.*\.)?(?:attn|attention|self_attn)\.(?:attention\.)?bias")
 
@@ -48,6 +48,7 @@ _NORMS = (
         "norm",
     ),
     *("norm_attn_norm.norm_1", "pre_attention_layernorm", "pre_self_attn_layernorm"),
+    *("attention_layernorm", "feedforward_layernorm"),
     *(
         "post_attention_layernorm",
         "ln_2",
@@ -83,6 +84,10 @@ _ATTENTION = {
     "indexer.wk": "indexer.attn_k",
     "indexer.weights_proj": "indexer.proj",
     "indexer.k_norm": "indexer.k_norm",
+    "indexer.q_proj": "indexer.attn_q",
+    "indexer.k_proj": "indexer.attn_k",
+    "indexer.q_norm": "indexer.q_norm",
+    "g_proj": "attn_gate",
     "output_gate": "attn_gate",
     "norm": "attn_norm_inner",
     "attn_sub_norm": "attn_sub_norm",
@@ -100,9 +105,11 @@ _ATTENTION = {
 }
 _RECURRENT = {
     "in_proj": "ssm_in",
-    **dict.fromkeys(("in_proj_qkvz", "in_proj_qkv", "in_proj_z"), "ssm_in"),
-    **dict.fromkeys(("in_proj_ba", "in_proj_b", "in_proj_a"), "ssm_ba"),
-    "conv1d": "ssm_conv1d",
+    **dict.fromkeys(("in_proj_qkvz", "in_proj_qkv", "in_proj_z", "q_proj", "k_proj", "v_proj", "g_proj"), "ssm_in"),
+    **dict.fromkeys(("in_proj_ba", "in_proj_b", "in_proj_a", "a_proj", "b_proj"), "ssm_ba"),
+    **dict.fromkeys(("conv1d", "q_conv1d", "k_conv1d", "v_conv1d"), "ssm_conv1d"),
+    "o_norm": "ssm_norm",
+    "o_proj": "ssm_out",
     "x_proj": "ssm_x",
     "dt_proj": "ssm_dt",
     "dt_bias": "ssm_dt",
@@ -130,6 +137,7 @@ _MIXTURE = {
         "ffn_gate_inp.bias",
     ),
     "moe_statics.e_score_correction_bias": "ffn_gate_inp.bias",
+    "gate.moe_statics.e_score_correction_bias": "ffn_gate_inp.bias",
     "router.scale": "ffn_gate_inp.scale",
     "router.per_expert_scale": "ffn_down_exps.scale",
     "shared_expert_gate": "ffn_gate_inp_shexp",
@@ -167,7 +175,12 @@ def _modules() -> dict[str, str]:
     for place in ("self_attn", "attn", "attention", "self_attention", "attn.attention", "norm_attn_norm.attn", "mixer"):
         found |= {f"{place}.{name}": kind for name, kind in _ATTENTION.items()}
     for place in ("mamba", "mixer", "linear_attn"):
-        found |= {f"{place}.{name}": kind for name, kind in _RECURRENT.items()}
+        own = place != "linear_attn"  # Nemotron-H calls every part of a layer its mixer, attention too
+        found |= {
+            f"{place}.{name}": kind
+            for name, kind in _RECURRENT.items()
+            if not (own and _ATTENTION.get(name, "").startswith("attn_") and name not in ("norm", "out_proj"))
+        }
     for place in ("mlp", "feed_forward", "ffn", "block_sparse_moe", "mixer"):
         plain = {f"{place}.{name}": kind for name, kind in _FEED_FORWARD.items() if f"{place}.{name}" not in found}
         found |= plain

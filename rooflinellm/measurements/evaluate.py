@@ -51,9 +51,7 @@ class Evaluator:
         """The plan of a row; `kv` in place of its type of cache."""
         keywords = resolved.keywords
         engine, system = resolved.engine, resolved.system
-        batch = keywords.get("batch", 1)
-        # So many tokens pass at once, whoever's they are.
-        chunk = keywords.get("prefill_chunk") or max(engine.prefill_chunk // batch, 1)
+        chunk = keywords.get("prefill_chunk")
         kv = kv or keywords.get("kv") or engine.kv.default
         size = resolved.resident_weight_bytes
         key = (
@@ -66,6 +64,7 @@ class Evaluator:
             kv,
             chunk,
             size,
+            resolved.build,
         )
         if key not in self._plans:
             plan = compile_plan(
@@ -79,6 +78,7 @@ class Evaluator:
                 kv=kv,
                 resident_weight_bytes=size,
                 prefill_chunk=chunk,
+                build=resolved.build,
             )
             self._plans[key] = (resolved, plan)  # the row keeps alive what the key identifies
             if len(self._plans) > PLANS_KEPT:
@@ -185,9 +185,8 @@ class Evaluator:
         return Predicted(bound, expected, max(expected / factor, ideal), expected * factor, plan.rates.basis)
 
     def _alone(self, plan: Plan, request: Request) -> PhaseTime:
-        """Prefill of one request in the chunks of an engine that is not shared."""
-        alone = replace(plan, prefill_chunk=plan.engine.prefill_chunk)
-        return prefill_time(alone, replace(request, sequences=1))
+        """Prefill of one request by itself."""
+        return prefill_time(plan, replace(request, sequences=1))
 
     def _smallest_cache(self, resolved: Resolved) -> Plan:
         """The plan that a bound may count on: where the row names no type of cache, the smallest the engine has."""
@@ -217,8 +216,7 @@ class Evaluator:
         request, widest = (self.request(resolved, batch=batch) for batch in (expected_batch, ideal_batch))
         steps = max(request.decode_steps, 1)
         counted = (quantity.tokens or request.output_tokens) * quantity.scale
-        chunk = max(plan.engine.prefill_chunk // expected_batch, 1)
-        decode, prefill = decode_time(plan, request, steps), prefill_time(replace(plan, prefill_chunk=chunk), request)
+        decode, prefill = decode_time(plan, request, steps), prefill_time(plan, request)
         expected = counted * expected_batch / (decode.expected_s + prefill.expected_s)
         ideal_decode, ideal_prefill = decode_time(bound_plan, widest, steps), prefill_time(bound_plan, widest)
         busy_s = max(ideal_decode.compute_s + ideal_prefill.compute_s, ideal_decode.memory_s)
@@ -252,5 +250,5 @@ class Evaluator:
 
 def _memory(plan: Plan, tokens: int) -> MemoryPlan:
     """Memory of one request of so many tokens."""
-    allocation = Allocation(unified=plan.engine.kv.unified, full_windows=False, chunk=plan.engine.prefill_chunk)
+    allocation = Allocation(unified=plan.engine.kv.unified, full_windows=False, chunk=plan.prefill_chunk)
     return memory_plan(plan, 1, max(tokens, 1), max(tokens, 1), allocation)

@@ -29,9 +29,7 @@ def local_workload(row: Row) -> Workload:
     if not row.tokens_per_s:
         raise SkipRow("the row holds no rate")
     batch = whole("batch_size", row.batch_size or 1)
-    lengths = _Lengths(
-        tokens(row.prompt_tokens), tokens(row.gen_tokens), tokens(row.depth_tokens), batch, _chunk(row, batch)
-    )
+    lengths = _Lengths(tokens(row.prompt_tokens), tokens(row.gen_tokens), tokens(row.depth_tokens), batch, _chunk(row))
     kind = row.test_kind or ""
     make = _KINDS.get(kind)
     if make is None:
@@ -39,12 +37,12 @@ def local_workload(row: Row) -> Workload:
     return make(row, lengths)
 
 
-def _chunk(row: Row, batch: int) -> int | None:
-    """Tokens that pass at once, for each of the sequences; None where the row does not say."""
+def _chunk(row: Row) -> int | None:
+    """Tokens of all sequences that pass at once; None where the row does not say."""
     stated = [int(size) for size in (row.n_ubatch, row.n_batch) if size]
     if not stated or not (row.n_ubatch or (row.n_batch and row.n_batch < 512)):
         return None
-    return max(min(stated) // batch, 1)
+    return max(min(stated), 1)
 
 
 def _prefill(row: Row, lengths: _Lengths) -> Workload:

@@ -182,10 +182,12 @@ def _not_modelled(row: Row) -> Iterator[tuple[bool, str]]:
     yield bool(extra.get("no_kv_offload")), "a cache in system memory is not modelled yet"
     for name, way in (("tp", "tensor"), ("pp", "pipeline"), ("ep", "expert"), ("dp", "data")):
         yield (getattr(row, name) or 0) > 1, f"{way} parallelism is not modelled yet"
+    yield _TENSOR_PARALLEL.search(note) is not None, "tensor parallelism is not modelled yet"
     several = row.kind == "server" and (row.device_count or 1) > 1
     yield several and not row.tp, "the row does not say how the model is spread over several devices"
 
 
+_TENSOR_PARALLEL = re.compile(r"\btp=(?!1\b)[0-9]+")
 _SPECULATIVE = re.compile(r"spec|mtp|dflash|eagle", re.IGNORECASE)
 
 

@@ -1,7 +1,8 @@
 """Softmax attention over cached keys and values: pairs, FLOPs and bytes.
 
 `cached` tokens stand in the cache before the pass, `new` tokens are computed in it. A window counts the newest token
-itself: with window W a query sees itself and at most W - 1 tokens before it.
+itself: with window W a query sees itself and at most W - 1 tokens before it. The cache of such a layer holds the last W
+tokens, and a pass reads what it holds: min(c, W).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def flops_per_pair(heads: int, key_dim: int, value_dim: int) -> int:
 
 
 def cached_tokens_read(cached: Numeric, window: int | None = None) -> Any:
-    """Cached tokens that a pass must read for one sequence: min(c, W - 1), as its first query sees W - 1 before itself.
+    """Cached tokens that a pass reads for one sequence: min(c, W), all that the layer's cache holds.
 
     Parameters
     ----------
@@ -74,13 +75,13 @@ def cached_tokens_read(cached: Numeric, window: int | None = None) -> Any:
     int, float or ndarray
         [token]
     """
-    return cached if window is None else minimum(cached, window - 1)
+    return cached if window is None else minimum(cached, window)
 
 
 def cached_tokens_read_in_run(passes: Numeric, new: Numeric, cached: Numeric, window: int | None = None) -> Any:
-    """Cached tokens read over a run of passes, each adding `new` tokens: sum over i of min(c + i S, W - 1).
+    """Cached tokens read over a run of passes, each adding `new` tokens: sum over i of min(c + i S, W).
 
-    Closed form: the passes that start below the window are an arithmetic series, the others read W - 1 each.
+    Closed form: the passes that start below the window are an arithmetic series, the others read W each.
 
     Parameters
     ----------
@@ -100,8 +101,8 @@ def cached_tokens_read_in_run(passes: Numeric, new: Numeric, cached: Numeric, wi
     """
     if window is None:
         return passes * cached + new * (passes * (passes - 1) // 2)
-    growing = passes_below(window - 1, passes, new, cached)
-    return growing * cached + new * (growing * (growing - 1) // 2) + (passes - growing) * (window - 1)
+    growing = passes_below(window, passes, new, cached)
+    return growing * cached + new * (growing * (growing - 1) // 2) + (passes - growing) * window
 
 
 def passes_below(limit: int, passes: Numeric, new: Numeric, cached: Numeric) -> Any:
@@ -201,7 +202,7 @@ def decode_read_bytes(
     Each sequence attends to its cached tokens (the newest token's key and value are still on chip), at most a window of
     them:
 
-        B min(c, W - 1) H_kv (d_k b_k + d_v b_v)
+        B min(c, W) H_kv (d_k b_k + d_v b_v)
 
     Parameters
     ----------

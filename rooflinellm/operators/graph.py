@@ -184,7 +184,6 @@ def _latent_attention(mixer: LatentAttention, hidden: int) -> tuple[Operator, ..
     mixing = Mixing(
         mixer,
         attention.flops_per_pair(heads, mixer.latent_dim, mixer.kv_rank),
-        # The chosen tokens and the newest one itself.
         window=None if indexer is None else indexer.tokens + 1,
         expanded_flops_per_pair=attention.flops_per_pair(heads, mixer.nope_dim + mixer.rope_dim, mixer.v_head_dim),
         expansion_flops_per_token=2 * mixer.kv_rank * heads * (mixer.nope_dim + mixer.v_head_dim),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rooflinellm import __version__
 from rooflinellm.plotting.workload import Device, Point, Workload
-from rooflinellm.render import weights_text
+from rooflinellm.summary import weights_text
 from rooflinellm.units import TERA, significant
 
 NO_BREAK = "\N{NO-BREAK SPACE}"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import get_args
 
 from rooflinellm.errors import InvalidRequest, MissingSpec
-from rooflinellm.render import device_text
 from rooflinellm.roofline import ridge_point
 from rooflinellm.specs.hardware import HardwareSpec, Peak, Precision, SystemSpec
+from rooflinellm.summary import device_text
 from rooflinellm.units import GB, TERA, significant
 
 SIXTEEN_BITS = ("fp16.fp32", "bf16.fp32", "fp16.fp16", "bf16.bf16")

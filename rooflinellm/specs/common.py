@@ -23,7 +23,7 @@ Positive = Annotated[float, Field(gt=0, lt=1e15)]
 class Spec(BaseModel):
     """Base of all declarative models: frozen, and no field that the schema does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class Source(Spec):

@@ -79,10 +79,10 @@ class Backend(Spec):
 class KvRules(Spec):
     """How the engine lays out its cache.
 
-    sliding: ``window_and_chunk`` holds a window and one chunk more, ``full`` every token. `unified`: all sequences share
-    one pool, so that a sliding layer's pool holds a window for each. latent: latent attention is kept ``absorbed`` (the
-    latent itself) or ``expanded`` (keys and values of every head). `state_bytes` and `conv_state_bytes` are the width
-    of recurrent state and of what waits for a convolution.
+    sliding: ``window_and_chunk`` holds a window and one chunk more, ``full`` every token. `unified`: all sequences
+    share one pool, so that a sliding layer's pool holds a window for each. latent: latent attention is kept
+    ``absorbed`` (the latent itself) or ``expanded`` (keys and values of every head). `state_bytes` and
+    `conv_state_bytes` are the width of recurrent state and of what waits for a convolution.
     """
 
     types: tuple[str, ...]
@@ -99,9 +99,10 @@ class KvRules(Spec):
 class Workspace(Spec):
     """Memory beside weights and cache: a rule in code, chosen by name (see `engine.workspace`), and its numbers.
 
-    `memory_fraction` is the share of a device's memory that weights, cache and workspace may take together; `graphs_mib`
-    stands beside the rule's own sum. `copies` counts how often the features of a pass are alive at once, `logit_bytes`
-    what the sampler holds for a logit; `mib_per_token` and `mib_per_sequence` are reserves of an engine that states them.
+    `memory_fraction` is the share of a device's memory that weights, cache and workspace may take together;
+    `graphs_mib` stands beside the rule's own sum. `copies` counts how often the features of a pass are alive at once,
+    `logit_bytes` what the sampler holds for a logit; `mib_per_token` and `mib_per_sequence` are reserves of an engine
+    that states them.
     """
 
     rule: Literal["llama.cpp", "profiled", "activations", "reserved"]
@@ -131,9 +132,9 @@ class EngineSpec(Entry):
     """One engine.
 
     `prefill_chunk` tokens of a prompt pass through the model at once and room is made for `sequences`, but for the
-    exceptions in `smaller_devices`; `batch_tokens` are handed over at once (so many chunks can be in flight over several
-    devices); `activation_bytes` is the width of an activation. A file with `variant_of` holds only what differs from
-    another engine, see `merge_variant`.
+    exceptions in `smaller_devices`; `batch_tokens` are handed over at once (so many chunks can be in flight over
+    several devices); `activation_bytes` is the width of an activation. A file with `variant_of` holds only what
+    differs from another engine, see `merge_variant`.
     """
 
     variant_of: Identifier | None = None

@@ -15,8 +15,8 @@ Level = Literal["kind", "path", "encoding", "memory_type", "architecture", "devi
 class Factors(Spec):
     """A number as a product: the base, times one factor a level for the name that is at hand.
 
-    Names are patterns (``iq*``), of which the first that matches counts; a name that none matches has the factor 1, so that
-    an unmeasured device inherits from its architecture, and that from the base.
+    Names are patterns (``iq*``), of which the first that matches counts; a name that none matches has the factor 1,
+    so that an unmeasured device inherits from its architecture, and that from the base.
     """
 
     base: Positive

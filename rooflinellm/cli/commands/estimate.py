@@ -104,7 +104,8 @@ def _distinct(texts: Iterable[str]) -> list[str]:
 
 
 def _tables(estimates: Sequence[Estimate], growth: Growth, keywords: Mapping[str, Any], verbose: bool) -> list[Table]:
-    from rooflinellm.render import LIMIT_NOTE, Table, basis_text, estimate_table, growth_table, operator_table
+    from rooflinellm.render import Table
+    from rooflinellm.summary import LIMIT_NOTE, basis_text, estimate_table, growth_table, operator_table
 
     first = estimates[0]
     tables = [replace(estimate_table(estimates), notes=())]
@@ -140,7 +141,7 @@ def _check_it(estimates: Sequence[Estimate]) -> list[str]:
     batch, context, steps = workload["batch"], workload["context_tokens"], max(workload["output_tokens"], 1)
     prompt = max(*(item.workload["prompt_tokens"] for item in estimates), 1)
     if engine == "llama.cpp":
-        from rooflinellm.render import weights_text
+        from rooflinellm.summary import weights_text
 
         keys, _, values = first.kv.partition("/")
         cache = "" if first.kv == "f16" else f" -ctk {keys} -ctv {values or keys}"

@@ -79,7 +79,8 @@ def _part_text(part: dict[str, Any]) -> str:
 def _show_tables(
     spec: ModelSpec, layers: list[dict[str, Any]], kv: dict[str, int], sizes: list[dict[str, Any]]
 ) -> list[Table]:
-    from rooflinellm.render import Column, Table, params_text
+    from rooflinellm.render import Column, Table
+    from rooflinellm.summary import params_text
     from rooflinellm.units import GB, GIB, KIB, significant
 
     entry = spec.entry
@@ -168,6 +169,7 @@ def imported(path: str, target: str | None) -> None:
     from pathlib import Path
 
     from rooflinellm.api.lookup import model
+    from rooflinellm.errors import UnreadableFile
     from rooflinellm.importers.entry_text import entry_text
 
     spec = model(path)
@@ -175,5 +177,8 @@ def imported(path: str, target: str | None) -> None:
     if target is None:
         click.echo(text, nl=False)
         return
-    Path(target).write_text(text, encoding="utf-8")
+    try:
+        Path(target).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UnreadableFile(f"cannot be written: {error.strerror or error}", where=target) from error
     click.echo(f"{target}: {spec!r}", err=True)
