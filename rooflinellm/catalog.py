@@ -54,6 +54,9 @@ NOT_GGUF_BY_DEFAULT = ("nvfp4", "fp16")
 _IMPORTABLE = (".json", ".gguf", ".safetensors")
 _BUILD = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12][0-9]|3[01]))?")
 
+FITTED, NOMINAL = "calibrated", "nominal"
+"""Profiles that come with the package."""
+
 _DEVICES = Shelf("device", HardwareSpec, "hardware_db", ("devices",), 1, hint="`rooflinellm hardware list` shows all.")
 _MODELS = Shelf(
     "model",
@@ -314,6 +317,20 @@ def profile(name: Name | ProfileSpec = "nominal") -> ProfileSpec:
     if found is None:
         raise unknown([_PROFILES], text_of(name, "profile"))
     return found
+
+
+def profiles(name: Name | ProfileSpec | None = None) -> tuple[ProfileSpec, ...]:
+    """Return the efficiency profiles to look things up in, in this order.
+
+    Parameters
+    ----------
+    name : str, path or ProfileSpec, optional
+        The preferred profile; None is the fitted one. What it does not cover, the nominal one does.
+    """
+    fallback = profile(NOMINAL)
+    preferred = profile(FITTED if name is None else name)
+    return (preferred,) if preferred is fallback else (preferred, fallback)
+
 
 
 def list_hardware(query: str = "") -> tuple[Listed, ...]:

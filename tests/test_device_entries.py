@@ -266,3 +266,122 @@ def test_disputed_values_keep_the_alternative() -> None:
     assert others("intel-arc-a770-16gb") == [512]
     notes = {peak.key: peak.note for peak in device("nvidia-dgx-spark-gb10").peak_list}
     assert "62.5" in notes["bf16.fp32"]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Derived by hand: units x clock [GHz] x operations a clock, and bus [bit] x data rate [GT/s].
+
+BY_HAND = {
+    # 128 SM x 2.52 x 512 = 165.15; 384 / 8 x 21 = 1008
+    "nvidia-geforce-rtx-4090": (128, 2.52, 512, "fp16.fp32", 384, 21),
+    # 82 SM x 1.695 x 512 = 71.16; 384 / 8 x 19.5 = 936
+    "nvidia-geforce-rtx-3090": (82, 1.695, 512, "fp16.fp32", 384, 19.5),
+    # 170 SM x 2.407 x 512 = 209.5; 512 / 8 x 28 = 1792
+    "nvidia-geforce-rtx-5090": (170, 2.407, 512, "fp16.fp32", 512, 28),
+    # 108 SM x 1.41 x 2048 = 311.9; 5120 / 8 x 3.186 = 2039
+    "nvidia-a100-sxm4-80gb": (108, 1.41, 2048, "fp16.fp32", 5120, 3.186),
+    # 132 SM x 1.83 x 4096 = 989.4; 5120 / 8 x 5.234 = 3350
+    "nvidia-h100-sxm5-80gb": (132, 1.83, 4096, "fp16.fp32", 5120, 5.234),
+    # 148 SM x 1.855 x 8192 = 2249; printed bandwidth is rounded to 8 TB/s
+    "nvidia-b200-sxm-180gb": (148, 1.855, 8192, "bf16.fp32", 8192, 7.8125),
+    # 40 SM x 1.59 x 1024 = 65.1; 256 / 8 x 10 = 320
+    "nvidia-t4": (40, 1.59, 1024, "fp16.fp32", 256, 10),
+    # 30 SM x 1.531 x 1024 = 47.0; 384 / 8 x 7.232 = 347.1
+    "nvidia-tesla-p40": (30, 1.531, 1024, "int8.int32", 384, 7.232),
+    # 304 CU x 2.1 x 2048 = 1307.4; 8192 / 8 x 5.2 = 5325
+    "amd-instinct-mi300x": (304, 2.1, 2048, "fp16.fp32", 8192, 5.2),
+    # 96 CU x 2.498 x 512 = 122.8; 384 / 8 x 20 = 960
+    "amd-radeon-rx-7900-xtx": (96, 2.498, 512, "fp16.fp32", 384, 20),
+    # 40 CU x 2.9 x 512 = 59.4; 256 / 8 x 8 = 256
+    "amd-ryzen-ai-max-plus-395-8060s": (40, 2.9, 512, "fp16.fp32", 256, 8),
+    # 20 Xe-cores x 2.67 x 2048 = 109.4 (233 INT8 TOPS at 2.85); 192 / 8 x 19 = 456
+    "intel-arc-b580": (20, 2.85, 4096, "int8.int32", 192, 19),
+    # 40 cores x 1.38 x 256 = 14.1; 512 / 8 x 6.4 = 409.6
+    "apple-m3-max-40c": (40, 1.38, 256, "fp16.fp32", 512, 6.4),
+    # 96 cores x 2.4 x 32 = 7.37; 12 channels of 64 bit / 8 x 4.8 = 460.8
+    "amd-epyc-9654": (96, 2.4, 32, "fp32.fp32", 768, 4.8),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_figures_derived_by_hand(name: str) -> None:
+    count, clock, operations, key, bus, rate = BY_HAND[name]
+    entry = device(name)
+    assert entry.compute_units == count
+    assert entry.peak(key) == pytest.approx(count * clock * units.GIGA * operations, rel=5e-3)
+    assert entry.memory_bandwidth_bytes_per_s == pytest.approx(bus / 8 * rate * units.GB, rel=5e-3)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What has been reached in public measurements: no peak, at the highest clock, may lie below. TFLOPS and GB/s.
+
+MATMUL_REACHED = {
+    # stas00/ml-engineering, compute/accelerator/README.md: mamf-finder
+    "nvidia-a100-sxm4-80gb": {"bf16.fp32": 271.2},
+    "nvidia-a100-pcie-80gb": {"bf16.fp32": 252.9},
+    "nvidia-h100-sxm5-80gb": {"bf16.fp32": 794.5, "fp8.fp32": 1402.6},
+    "nvidia-h200-sxm-141gb": {"fp8.fp32": 1453.4},
+    "nvidia-gh200-144gb": {"bf16.fp32": 828.6, "fp8.fp32": 1535},
+    "nvidia-b200-sxm-180gb": {"bf16.fp32": 1745, "fp8.fp32": 3432.5},
+    "nvidia-b300-sxm-288gb": {"bf16.fp32": 1769, "fp8.fp32": 3353.3},
+    "nvidia-gb200-nvl72": {"bf16.fp32": 1822, "fp8.fp32": 3615.6},
+    "amd-instinct-mi300x": {"bf16.fp32": 668.4},
+    "amd-instinct-mi325x": {"bf16.fp32": 784.9},
+    "amd-instinct-mi355x": {"bf16.fp32": 1565},
+    "intel-gaudi2-hl225": {"bf16.fp32": 418.7, "fp8.fp32": 826.5},
+    "intel-gaudi3-hl325l": {"bf16.fp32": 1243, "fp8.fp32": 1289.5},
+    # QuantumDrizzy/BLACKWALL; the card clocks higher than it is advertised
+    "nvidia-geforce-rtx-5060-ti-16gb": {
+        **{"tf32.fp32": 23.8, "bf16.fp32": 47.0, "fp16.fp16": 87.9},
+        **{"fp8.fp32.block": 184.6, "fp4.fp32.block": 341.9},
+    },
+    # torch.matmul, and instructions in main-horse.github.io/posts/5090-mm-perf. A program of that page reads 370.6 in
+    # BF16 with FP32 accumulation, 1.8 times what the units hold: not believed.
+    "nvidia-geforce-rtx-5090": {
+        **{"bf16.fp32": 224.3, "tf32.fp32": 92.8, "fp8.fp32": 370, "fp8.fp16": 737.1, "fp8.fp32.block": 737.1},
+        **{"fp4.fp32.block": 1474.2, "int8.int32": 745.7},
+    },
+    "nvidia-rtx-pro-6000-blackwell-max-q": {"fp16.fp32": 243},
+    "nvidia-dgx-spark-gb10": {"fp4.fp32.block": 356, "fp8.fp32": 188},
+    "nvidia-l20": {"fp16.fp32": 115},
+    "nvidia-a10g": {"fp16.fp32": 67.1},
+    # lhl/strix-halo-testing, lhl/intel-inference
+    "amd-ryzen-ai-max-plus-395-8060s": {"bf16.fp32": 36.9},
+    "intel-core-ultra-7-258v-arc-140v": {"bf16.fp32": 24.4, "fp16.fp32": 24.6, "int8.int32": 41.1, "fp32.fp32": 3.9},
+    "apple-a19-5c": {"fp16.fp32": 7.5, "int8.int32": 13.5, "fp32.fp32": 1.88},
+    "apple-m5-10c": {"fp32.fp32": 3.76},
+    "amd-radeon-780m-phoenix": {"fp32.fp32": 4.7},
+}
+BANDWIDTH_REACHED = {
+    # te42kyfo/gpu-benches, gpu-stream: the largest read. These come closest to what is printed
+    **{"amd-radeon-rx-6900-xt": 505, "nvidia-l40": 844, "nvidia-a40": 679, "nvidia-h100-pcie-80gb": 1942},
+    **{"nvidia-v100-pcie-16gb": 866, "amd-instinct-mi100": 1181, "nvidia-a100-sxm4-40gb": 1490},
+    # ProjectPhysX/OpenCL-Benchmark
+    "nvidia-titan-xp": 510.6,
+    # ProjectPhysX/FluidX3D, table of single GPUs and CPUs; those of several sockets are not of one device
+    **{"nvidia-geforce-rtx-4070-laptop": 237.6, "nvidia-rtx-2000-ada": 206.7, "nvidia-geforce-rtx-4060": 246.9},
+    **{"nvidia-geforce-rtx-3060-ti": 404.5, "nvidia-geforce-rtx-3090": 829, "apple-m1-pro-16c": 184.2},
+    **{
+        "apple-m2-max-38c": 368,
+        "apple-m1-max-24c": 362.5,
+        "amd-instinct-mi355x": 4648.1,
+        "amd-instinct-mi300x": 3498.7,
+    },
+}
+CACHED = {"intel-arc-b580": 586.3}
+"""ProjectPhysX/OpenCL-Benchmark reads more than the memory gives: its buffer is compressed or stays in the cache."""
+
+
+@pytest.mark.parametrize("name", MATMUL_REACHED)
+def test_no_peak_is_below_what_was_reached(name: str) -> None:
+    entry = device(name)
+    for key, tflops in MATMUL_REACHED[name].items():
+        assert entry.peak(key) * entry.clock_headroom >= tflops * units.TERA, key
+        assert tflops * units.TERA > 0.5 * entry.peak(key), key
+
+
+def test_no_bandwidth_is_below_what_was_reached() -> None:
+    for name, reached in BANDWIDTH_REACHED.items():
+        assert reached * units.GB < device(name).memory_bandwidth_bytes_per_s, name
+    for name, reached in CACHED.items():
+        assert reached * units.GB > device(name).memory_bandwidth_bytes_per_s, name

@@ -311,7 +311,7 @@ def build(
         fmt,
         engine,
         choose_backend(engine, system.device, backend),
-        catalog.profile("nominal"),
+        catalog.profiles(),
         catalog.encodings(),
         kv=kv or engine.kv.default,
         prefill_chunk=chunk,

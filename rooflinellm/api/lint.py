@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
-from rooflinellm import _resources, catalog
+from rooflinellm import _resources, _yaml, catalog
+from rooflinellm.api.lint_devices import DEVICE_RULES
+from rooflinellm.api.lint_rules import ENTRY_RULES, MODEL_RULES, Context, Level, Rule
 from rooflinellm.errors import RooflineError, UnreadableFile
-from rooflinellm.operators.model import ModelSpec
-from rooflinellm.specs.common import Entry, cited_sources, load
-from rooflinellm.specs.hardware import HardwareSpec, Precision
-from rooflinellm.specs.index import YAML_SUFFIXES, Listed, key_of
+from rooflinellm.specs.common import Entry, load
+from rooflinellm.specs.engine import EngineSpec
+from rooflinellm.specs.formats import FormatSpec
+from rooflinellm.specs.hardware import HardwareSpec
+from rooflinellm.specs.index import YAML_SUFFIXES, Listed
 from rooflinellm.specs.model import ModelEntry
 
-Level = Literal["error", "warning"]
-AnyEntry = TypeVar("AnyEntry", bound=Entry)
-
-PUBLISHED_TOLERANCE = 0.005
-"""How far derived parameters may be from those the maker states. [-]"""
+VALID = "valid"
+"""The rule that comes before all others: a file is readable and fits the schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +33,24 @@ class Problem:
     file : str
         The file, with the line where it is known.
     level : {'error', 'warning'}
-        An error makes the entry unusable or ambiguous; a warning is for its author.
+        An error makes the entry unusable, ambiguous or untrustworthy; a warning is for its author.
     rule : str
         The rule's name.
     message : str
-        What is wrong.
+        What is wrong, and how to mend it.
+    field : str
+        The field, dotted, "" where it is the file or where the message names it.
     """
 
     file: str
     level: Level
     rule: str
     message: str
+    field: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.level}: {self.message} [{self.rule}]"
+        field = f"{self.field}: " if self.field else ""
+        return f"{self.level} [{self.rule}] {self.file}: {field}{self.message}"
 
     def to_dict(self) -> dict[str, str]:
         """The attributes."""
@@ -95,15 +98,15 @@ class LintResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind(Generic[AnyEntry]):
-    """A kind of entry, where its files lie, and its rules."""
+class _Kind:
+    """A kind of entry: where its files lie, how one is read, and its rules."""
 
-    spec: type[AnyEntry]
     database: Literal["hardware_db", "model_db"]
     folder: str
     skip: str
+    read: Callable[[Traversable], Entry]
     listed: Callable[[], Iterable[Listed]]
-    rules: tuple[tuple[str, Level, Callable[[AnyEntry, Traversable], Iterator[str]]], ...]
+    rules: tuple[Rule, ...]
 
 
 def lint_hardware(files: Sequence[str | os.PathLike[str]] = ()) -> LintResult:
@@ -112,35 +115,55 @@ def lint_hardware(files: Sequence[str | os.PathLike[str]] = ()) -> LintResult:
     Parameters
     ----------
     files : sequence of str or path
-        Files, or folders of them; none checks every device there is.
+        Files, or folders of them; none checks every device there is. A file that describes an engine is checked as one.
 
     Returns
     -------
     LintResult
     """
-    return _lint(_HARDWARE, files)
+    return _lint(_DEVICES, {"backends": _ENGINES, "variant_of": _ENGINES}, files)
 
 
 def lint_models(files: Sequence[str | os.PathLike[str]] = ()) -> LintResult:
-    """Check model files; as `lint_hardware`."""
-    return _lint(_MODELS, files)
+    """Check model files, and files of weight formats where they are named; as `lint_hardware`."""
+    return _lint(_MODELS, {"rules": _FORMATS}, files)
 
 
-def _lint(kind: _Kind[Any], files: Sequence[str | os.PathLike[str]]) -> LintResult:
+def hardware_rules() -> tuple[Rule, ...]:
+    """The rules for devices, in the order in which they are checked."""
+    return (Rule(VALID, "error", "the file is readable, and every field is one that the schema knows"), *DEVICE_RULES)
+
+
+def _lint(kind: _Kind, others: Mapping[str, _Kind], files: Sequence[str | os.PathLike[str]]) -> LintResult:
     found = list(_given(files) if files else _all(kind))
-    names = _names(kind.listed())
+    listed: dict[int, tuple[Listed, ...]] = {}
     problems: list[Problem] = []
     for file in found:
+        shown = _shown(file)
         try:
-            entry = load(kind.spec, file)
+            chosen = _kind_of(file, kind, others) if files else kind
+            entry = chosen.read(file)
         except RooflineError as error:
-            where = (error.where or str(file)).replace(str(file), _shown(file))
-            problems.append(Problem(where, "error", "valid", error.message))
+            where = (error.where or str(file)).replace(str(file), shown)
+            problems.append(Problem(where, "error", VALID, error.message))
             continue
-        for rule, level, check in kind.rules:
-            problems += [Problem(_shown(file), level, rule, message) for message in check(entry, file)]
-        problems += [Problem(_shown(file), "error", "names", message) for message in _names_taken(entry, names)]
+        if id(chosen) not in listed:
+            listed[id(chosen)] = tuple(chosen.listed())
+        context = Context(file, listed[id(chosen)])
+        for rule in chosen.rules:
+            problems += [
+                Problem(shown, rule.level, rule.name, finding.message, finding.field)
+                for finding in rule.check(entry, context)
+            ]
     return LintResult(len(found), tuple(problems))
+
+
+def _kind_of(file: Traversable, kind: _Kind, others: Mapping[str, _Kind]) -> _Kind:
+    """The kind that a field gives away which only that one has."""
+    values = _yaml.load(file)
+    if not isinstance(values, Mapping):
+        return kind
+    return next((other for field, other in others.items() if field in values), kind)
 
 
 def _given(files: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
@@ -155,7 +178,7 @@ def _given(files: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
             yield path
 
 
-def _all(kind: _Kind[Any]) -> Iterator[Traversable]:
+def _all(kind: _Kind) -> Iterator[Traversable]:
     roots: list[Traversable] = [_resources.database(kind.database)]
     roots += [folder / kind.database for folder in _resources.user_directories()]
     for root in roots:
@@ -182,108 +205,23 @@ def _shown(file: Traversable) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _names(entries: Iterable[Listed]) -> dict[str, str]:
-    """The ids there are, by what counts of a name."""
-    return {key_of(entry.id): entry.id for entry in entries}
+def _device(file: Traversable) -> Entry:
+    return load(HardwareSpec, file)
 
 
-def _names_taken(entry: Entry, ids: dict[str, str]) -> Iterator[str]:
-    """An alias that is another entry's id would never be reached."""
-    for alias in entry.aliases:
-        other = ids.get(key_of(alias))
-        if other is not None and other != entry.id:
-            yield f"alias '{alias}' is the id of another entry, {other}"
+def _model(file: Traversable) -> Entry:
+    return load(ModelEntry, file)
 
 
-def _file_name(entry: Entry, file: Traversable) -> Iterator[str]:
-    stem = file.name.rpartition(".")[0]
-    if stem != entry.id:
-        yield f"id '{entry.id}' is not the file's name; expected '{stem}'"
+def _format(file: Traversable) -> Entry:
+    return load(FormatSpec, file)
 
 
-def _folder(name: str, file: Traversable) -> Iterator[str]:
-    parent = Path(str(file)).parent.name
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    if parent != slug:
-        yield f"lies in folder '{parent}', expected '{slug}'"
+def _engine(file: Traversable) -> EngineSpec:
+    return catalog.engine(str(file))[0]
 
 
-def _repeated_aliases(entry: Entry, _file: Traversable) -> Iterator[str]:
-    seen = {key_of(entry.id)}
-    for alias in entry.aliases:
-        if key_of(alias) in seen:
-            yield f"alias '{alias}' says nothing new: case, spaces, dashes and underscores do not matter"
-        seen.add(key_of(alias))
-
-
-def _unused_sources(entry: Entry, _file: Traversable) -> Iterator[str]:
-    cited = set(cited_sources(entry))
-    for key in entry.sources:
-        if key not in cited:
-            yield f"source '{key}' is listed and never cited"
-
-
-def _vague_sources(entry: Entry, _file: Traversable) -> Iterator[str]:
-    if not entry.sources:
-        yield "no sources are listed"
-    for key, source in entry.sources.items():
-        if source.url is None and source.publisher is None and source.note is None:
-            yield f"source '{key}' has neither address, publisher nor note: a reader cannot find it"
-
-
-_NARROWER: tuple[tuple[Precision, Precision], ...] = (
-    ("fp64", "fp32"),
-    ("fp32", "fp16"),
-    ("fp16", "fp8"),
-    ("fp8", "fp4"),
-    ("int8", "int4"),
-)
-
-
-def _peak_order(device: HardwareSpec, _file: Traversable) -> Iterator[str]:
-    """Narrower numbers are never slower on the same units."""
-    peaks = {(peak.precision, peak.accumulate, peak.unit, peak.block_scaled): peak.tflops for peak in device.peak_list}
-    for (precision, accumulate, unit, scaled), rate in peaks.items():
-        for wide, narrow in _NARROWER:
-            slower = peaks.get((narrow, accumulate, unit, scaled)) if precision == wide else None
-            if slower is not None and slower < 0.99 * rate:
-                yield f"peak of {narrow} ({slower:g}) is below that of {wide} ({rate:g} TFLOP/s) on {unit} units"
-
-
-def _published_size(entry: ModelEntry, _file: Traversable) -> Iterator[str]:
-    if entry.published is not None:
-        derived, stated = ModelSpec(entry).total_params, entry.published.total_params
-        if abs(derived / stated - 1) > PUBLISHED_TOLERANCE:
-            yield f"{derived:,} parameters by its layers, {stated:,} as published ({derived / stated - 1:+.1%})"
-
-
-_EVERY_ENTRY: tuple[tuple[str, Level, Callable[[Any, Traversable], Iterator[str]]], ...] = (
-    ("file-name", "error", _file_name),
-    ("aliases", "warning", _repeated_aliases),
-    ("sources-found", "warning", _vague_sources),
-)
-_HARDWARE = _Kind(
-    HardwareSpec,
-    "hardware_db",
-    "devices",
-    "",
-    catalog.list_hardware,
-    (
-        *_EVERY_ENTRY,
-        ("folder", "warning", lambda device, file: _folder(device.vendor, file)),
-        ("sources-used", "warning", _unused_sources),
-        ("peak-order", "warning", _peak_order),
-    ),
-)
-_MODELS = _Kind(
-    ModelEntry,
-    "model_db",
-    "",
-    "formats",
-    catalog.list_models,
-    (
-        *_EVERY_ENTRY,
-        ("folder", "warning", lambda entry, file: _folder(entry.family, file)),
-        ("published-size", "warning", _published_size),
-    ),
-)
+_DEVICES = _Kind("hardware_db", "devices", "", _device, catalog.list_hardware, DEVICE_RULES)
+_ENGINES = _Kind("hardware_db", "engines", "profiles", _engine, catalog.list_engines, ENTRY_RULES)
+_MODELS = _Kind("model_db", "", "formats", _model, catalog.list_models, MODEL_RULES)
+_FORMATS = _Kind("model_db", "formats", "", _format, catalog.list_formats, ENTRY_RULES)

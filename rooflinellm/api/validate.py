@@ -69,7 +69,7 @@ def validate(
     results: list[RowResult] = []
     shallow_rates: dict[tuple[object, ...], list[tuple[str | None, RowResult]]] = {}
     deep: list[tuple[tuple[object, ...], str | None, RowResult]] = []
-    for path in _paths(files):
+    for path in measured_files(files):
         for row in read(path):
             full = _completed(row, stated)
             resolved, result = _score(full, quality, names, evaluator)
@@ -94,7 +94,7 @@ def _qualities(quality: str) -> str:
     return "".join(each for each in QUALITIES if each in asked)
 
 
-def _paths(files: Paths | None) -> Iterator[str | os.PathLike[str] | Traversable]:
+def measured_files(files: Paths | None) -> Iterator[str | os.PathLike[str] | Traversable]:
     if files is not None:
         given = [files] if isinstance(files, str | os.PathLike) else list(files)
         if not given:

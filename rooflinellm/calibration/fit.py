@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.optimize import least_squares
-from scipy.sparse import csr_matrix, diags
+from scipy.sparse import csr_matrix, diags, vstack
 
 from rooflinellm import units
 from rooflinellm.calibration.samples import Entry, Sample, log_times
@@ -29,22 +29,24 @@ Part = Literal["memory", "compute", "few_tokens", "half_tokens", "floor_us"]
 PARTS: tuple[Part, ...] = get_args(Part)
 
 LEVELS: Mapping[Part, tuple[Level, ...]] = {
-    "memory": ("kind", "encoding", "memory_type", "architecture", "device"),
-    "compute": ("kind", "path", "encoding", "architecture", "device"),
-    "few_tokens": ("encoding", "architecture"),
+    "memory": ("kind", "encoding", "memory_type", "cores", "architecture", "device"),
+    "compute": ("kind", "path", "encoding", "cores", "architecture", "device"),
+    "few_tokens": ("encoding", "cores", "architecture"),
     "half_tokens": ("kind",),
-    "floor_us": ("kind", "architecture", "device"),
+    "floor_us": ("kind", "regime", "cores", "architecture", "device"),
 }
 """Levels that each part depends on, coarse to fine."""
 
 PULL: Mapping[Level | Literal["base"], float] = {
     "base": 0.1,
     "kind": 1.0,
+    "regime": 0.5,
     "path": 1.0,
     "encoding": 2.0,
     "memory_type": 1.5,
-    "architecture": 1.5,
-    "device": 2.5,
+    "cores": 0.8,
+    "architecture": 0.8,
+    "device": 0.7,
 }
 """Strength of the pull towards 1 by level, chosen by cross-validation over devices. [-]"""
 
@@ -60,7 +62,9 @@ CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 OUTLIER = 0.1
 """Residual from which on the loss grows linearly. [-]"""
-MAX_EVALUATIONS = 100
+MAX_EVALUATIONS = 60
+TOLERANCE = 1e-5
+"""Relative change of cost or factors at which a fit has converged. [-]"""
 
 Parameter = tuple[Part, Level | Literal["base"], str]
 
@@ -168,7 +172,7 @@ class _Design:
 
     def jacobian(self, slopes: Mapping[Part, Any]) -> Any:
         """Derivative of the samples' times by the logarithms of the factors. [s]"""
-        return (self.sum @ sum(diags(slopes[part]) @ self.select[part] for part in PARTS)).toarray()
+        return self.sum @ sum(diags(slopes[part]) @ self.select[part] for part in PARTS)
 
 
 def weights(samples: Sequence[Sample]) -> Any:
@@ -204,10 +208,18 @@ def fit_group(samples: Sequence[Sample], pull: Mapping[Level | Literal["base"], 
 
     def jacobian(x: Any) -> Any:
         times, slopes = design.evaluate(x)
-        return np.vstack([design.jacobian(slopes) * (weight / times)[:, None], np.diag(strength)])
+        return vstack([diags(weight / times) @ design.jacobian(slopes), diags(strength)], format="csr")
 
     solution = least_squares(
-        residuals, start, jacobian, loss="soft_l1", f_scale=OUTLIER, max_nfev=MAX_EVALUATIONS, x_scale=1.0
+        residuals,
+        start,
+        jacobian,
+        loss="soft_l1",
+        f_scale=OUTLIER,
+        max_nfev=MAX_EVALUATIONS,
+        tr_solver="lsmr",
+        ftol=TOLERANCE,
+        xtol=TOLERANCE,
     )
     logs = {parameter: float(solution.x[column]) for parameter, column in index.items()}
     return GroupFit(logs, dict(sorted(Counter(sample.device for sample in samples).items())))

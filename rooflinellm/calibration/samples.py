@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rooflinellm.efficiency.rates import FEW, FEW_TOKENS, MANY
 from rooflinellm.engine.compile import VECTOR_PEAK
 from rooflinellm.engine.evaluate import Run, attended_work, moved_bytes, multiplied
 from rooflinellm.engine.plan import Kernel, Plan
@@ -52,6 +53,8 @@ class Sample:
 
     Attributes
     ----------
+    row_id : str
+        The row it is taken from.
     group : str
         Engine and backend, as ``llama.cpp:cuda``.
     population, device, series : str
@@ -66,6 +69,7 @@ class Sample:
         The operators.
     """
 
+    row_id: str
     group: str
     population: str
     device: str
@@ -125,6 +129,7 @@ def _sample(row: Row, resolved: Resolved, evaluator: Evaluator) -> Sample | None
         return None
     engine = resolved.engine.variant_of or resolved.engine.id
     return Sample(
+        row_id=row.id,
         group=f"{engine}:{plan.backend_name}",
         population=population(row, resolved),
         device=resolved.system.name,
@@ -149,6 +154,7 @@ def _entries(plan: Plan, runs: Sequence[Run]) -> Iterator[Entry]:
 
 def _entry(kernel: Kernel, run: Run, names: dict[Level, str], bandwidth: float, peaks: dict[str, float]) -> Entry:
     launches = float(kernel.count * run.passes * (run.logits if kernel.kind == "head" else 1))
+    names = {**names, "regime": MANY if run.tokens > FEW_TOKENS else FEW}
     path = next((path for path in reversed(kernel.paths) if run.tokens >= path.min_tokens), None)
     if path is not None:
         names = {**names, "path": path.key}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -12,6 +13,11 @@ from rooflinellm.specs.hardware import HardwareSpec
 from rooflinellm.specs.profile import Factors, KernelGroup, Level, ProfileSpec
 
 Names = Mapping[Level, str]
+
+FEW_TOKENS = 8
+"""Tokens up to which a pass counts as one of few tokens, served by matrix-vector kernels. [token]"""
+FEW, MANY = "few", "many"
+"""Names on the level `regime`."""
 
 
 def value(factors: Factors, names: Names) -> float:
@@ -69,12 +75,14 @@ class Rates:
     @property
     def decode_interval(self) -> float:
         """Factor between the expected decode time and either end of its interval. [-]"""
-        return self.group.interval.decode
+        interval = self.group.interval
+        return interval.decode if self.evidence else interval.decode_unseen or interval.decode
 
     @property
     def prefill_interval(self) -> float:
         """Factor between the expected prefill time and either end of its interval. [-]"""
-        return self.group.interval.prefill
+        interval = self.group.interval
+        return interval.prefill if self.evidence else interval.prefill_unseen or interval.prefill
 
     def memory(self, kind: str, encoding: str | None) -> float:
         """Share of the printed bandwidth that an operator sustains. [-]"""
@@ -92,9 +100,9 @@ class Rates:
         """Tokens at which a product reaches half of its share. [token]"""
         return value(self.group.half_tokens, {**self._names(kind, encoding), "path": path})
 
-    def floor_s(self, kind: str) -> float:
-        """Least time of an operator. [s]"""
-        return value(self.group.floor_us, self._names(kind, None)) * units.MICRO
+    def floor_s(self, kind: str, regime: str) -> float:
+        """Least time of an operator in passes of few or many tokens. [s]"""
+        return value(self.group.floor_us, {**self._names(kind, None), "regime": regime}) * units.MICRO
 
     @property
     def evidence(self) -> int:
@@ -108,13 +116,13 @@ class Rates:
         return names
 
 
-def rates(profile: ProfileSpec, device: HardwareSpec, engine: str, backend: str) -> Rates:
-    """Look up what a profile says: the first group that matches engine and backend.
+def rates(profiles: Sequence[ProfileSpec], device: HardwareSpec, engine: str, backend: str) -> Rates:
+    """Look up what profiles say: the first group of the first profile that matches engine and backend.
 
     Parameters
     ----------
-    profile : ProfileSpec
-        The profile.
+    profiles : sequence of ProfileSpec
+        The profiles, the preferred one first.
     device : HardwareSpec
         The device.
     engine, backend : str
@@ -127,17 +135,26 @@ def rates(profile: ProfileSpec, device: HardwareSpec, engine: str, backend: str)
     Raises
     ------
     MissingSpec
-        The profile says nothing about the engine and backend.
+        No profile says anything about the engine and backend.
     """
-    for group in profile.groups:
-        if _matches(group.engines, engine) and _matches(group.backends, backend):
-            names: Names = {
-                "memory_type": device.memory.type.partition("-")[0],
-                "architecture": device.architecture,
-                "device": device.id,
-            }
-            return Rates(group, names, profile.basis, profile.decode_power_fraction, profile.prefill_power_fraction)
-    raise MissingSpec(f"no efficiency for {engine} on {backend}", where=f"profile {profile.id}, field groups")
+    for profile in profiles:
+        for group in profile.groups:
+            if _matches(group.engines, engine) and _matches(group.backends, backend):
+                power = profile.decode_power_fraction, profile.prefill_power_fraction
+                return Rates(group, _device_names(device), profile.basis, *power)
+    known = ", ".join(profile.id for profile in profiles)
+    raise MissingSpec(f"no efficiency for {engine} on {backend}", where=f"profiles {known}, field groups")
+
+
+def _device_names(device: HardwareSpec) -> dict[Level, str]:
+    names: dict[Level, str] = {
+        "memory_type": device.memory.type.partition("-")[0],
+        "architecture": device.architecture,
+        "device": device.id,
+    }
+    if device.kind == "cpu" and device.compute_units is not None:
+        names["cores"] = str(2 ** round(math.log2(device.compute_units)))
+    return names
 
 
 def _matches(patterns: tuple[str, ...], name: str) -> bool:

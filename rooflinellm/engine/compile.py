@@ -6,7 +6,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from rooflinellm.efficiency.rates import Rates, rates
+from rooflinellm.efficiency.rates import FEW, MANY, Rates, rates
 from rooflinellm.engine.layout import Layout, OperatorRow, lay_out
 from rooflinellm.engine.paths import Paths, attention_paths, other_engines, runs_on, weight_paths
 from rooflinellm.engine.placement import split_by_layers
@@ -137,7 +137,8 @@ class _Kernels:
             state_bytes=0 if operator.recurrent is None else count * self._state_bytes(operator.recurrent),
             activation_bytes_per_token=count
             * linear.activation_bytes(1, operator.inputs, operator.outputs, self.engine.activation_bytes),
-            floor_s=count * self.rate.floor_s(operator.kind),
+            floor_s=count * self.rate.floor_s(operator.kind, FEW),
+            floor_many_s=count * self.rate.floor_s(operator.kind, MANY),
             sustained_bandwidth=self.device.memory_bandwidth_bytes_per_s
             * self.rate.memory(operator.kind, row.encoding),
             few_tokens_flop_per_s=self._few_tokens(row, rates) if rates else 0.0,
@@ -205,9 +206,9 @@ def _cache_kind(mixing: Mixing | None) -> str:
     return "full" if mixing.window is None and mixing.chunk is None else "sliding"
 
 
-def _profiled_as(engine: EngineSpec, profile: ProfileSpec) -> str:
-    """The engine that a profile is asked for: the one a variant varies, where the profile does not know the variant."""
-    known = any(engine.id in group.engines for group in profile.groups)
+def _profiled_as(engine: EngineSpec, profiles: Sequence[ProfileSpec]) -> str:
+    """The engine that profiles are asked for: the one a variant varies, where they do not know the variant."""
+    known = any(engine.id in group.engines for profile in profiles for group in profile.groups)
     return engine.id if known or engine.variant_of is None else engine.variant_of
 
 
@@ -217,7 +218,7 @@ def compile_plan(
     fmt: FormatSpec,
     engine: EngineSpec,
     backend_name: str,
-    profile: ProfileSpec,
+    profiles: Sequence[ProfileSpec],
     encodings: Encodings,
     *,
     kv: str,
@@ -230,8 +231,10 @@ def compile_plan(
 
     Parameters
     ----------
-    model, system, fmt, engine, profile, encodings
+    model, system, fmt, engine, encodings
         The entries.
+    profiles : sequence of ProfileSpec
+        Efficiency profiles, the preferred one first.
     backend_name : str
         Backend of the engine.
     kv : str
@@ -271,7 +274,7 @@ def compile_plan(
     layout = _compiler.layout(model, fmt, encodings)
     scale = 1 if resident_weight_bytes is None else resident_weight_bytes / layout.resident_bytes
     device, backend = system.device, engine.backends[backend_name]
-    rate = rates(profile, device, _profiled_as(engine, profile), backend_name)
+    rate = rates(profiles, device, _profiled_as(engine, profiles), backend_name)
     builder = _Kernels(
         engine,
         f"{engine.id}:{backend_name}",

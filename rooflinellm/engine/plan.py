@@ -58,8 +58,8 @@ class Kernel:
         Recurrent state of one sequence. [byte]
     activation_bytes_per_token : int
         Activations read and written. [byte/token]
-    floor_s : float
-        Least time of all of them in a pass. [s]
+    floor_s, floor_many_s : float
+        Least time of all of them in a pass of few tokens, and of many. [s]
     sustained_bandwidth : Any
         Share of the bandwidth that they are expected to reach. [byte/s]
     few_tokens_flop_per_s : Any
@@ -90,6 +90,7 @@ class Kernel:
     state_bytes: int
     activation_bytes_per_token: int
     floor_s: float
+    floor_many_s: float
     sustained_bandwidth: Any
     few_tokens_flop_per_s: Any
     ideal_key: str

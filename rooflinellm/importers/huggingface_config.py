@@ -211,7 +211,8 @@ class Config:
     def kv_heads(self) -> int:
         """Key/value heads: as many as query heads where the file names none."""
         heads = self.heads
-        count = self.count("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", default=heads)
+        names = ("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "num_attention_groups")
+        count = self.count(*names, default=heads)
         if heads % count:
             self.fault("num_key_value_heads", f"{heads} query heads are no multiple of {count}")
         return count

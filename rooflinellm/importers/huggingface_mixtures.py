@@ -277,22 +277,43 @@ def afmoe(config: Config) -> Shape:
     return Shape(layers_of(mixers, sparse, experts, dense_width(config, sparse), norms=4))
 
 
-def gated_heads(config: Config) -> Shape:
-    """Laguna and Step 3.7: heads may differ by layer, and a gate scales each head."""
-    layers, hidden, laguna = config.layers, config.hidden, config.kind == "laguna"
-    sizes = windows(config, layers, "listed")
-    heads = [config.heads] * layers
-    if laguna:
-        heads = config.by_layer("num_attention_heads_per_layer", layers, default=config.heads, least=1)
+def laguna(config: Config) -> Shape:
+    """Laguna: heads may differ by layer, and a gate scales heads or elements."""
+    layers, hidden = config.layers, config.hidden
+    heads = config.by_layer("num_attention_heads_per_layer", layers, default=config.heads, least=1)
     mixers, gates = [], []
-    for layer in range(layers):
-        mixer = attention(config, heads=heads[layer], window=sizes[layer], qk_norm="head")
+    for layer, window in enumerate(windows(config, layers, "listed")):
+        mixer = attention(config, heads=heads[layer], window=window, qk_norm="head")
         per_head = config.values.get("gating") != "per-element"
         mixers.append(mixer)
         gates.append((extra("attn_gate", heads[layer] * (1 if per_head else mixer.head_dim), hidden),))
     sparse = sparse_layers(config, layers)
     experts = mixture(config, router_bias=True)
     return Shape(layers_of(mixers, sparse, experts, dense_width(config, sparse), extras=gates))
+
+
+def step3(config: Config) -> Shape:
+    """Step 3.5 and 3.7: local layers have their own heads, a gate scales each head, and prediction has dense layers."""
+    layers, hidden = config.layers, config.hidden
+    other = config.inner("attention_other_setting") or config
+    heads = config.count_or_none("num_sliding_attention_heads") or other.heads
+    local = attention(config, heads=heads, kv_heads=other.kv_heads, qk_norm="head", window=config.window)
+    mixers = [
+        attention(config, qk_norm="head") if window is None else local for window in windows(config, layers, "listed")
+    ]
+    gates = [(extra("attn_gate", mixer.heads, hidden),) for mixer in mixers]
+    chosen = config.values.get("moe_layers_enum")
+    if isinstance(chosen, str):
+        chosen = [int(part) for part in chosen.split(",") if part.strip().isdecimal()]
+    else:
+        chosen = config.numbers("moe_layers_enum")
+    sparse = sparse_layers(config, layers) if chosen is None else [layer in chosen for layer in range(layers)]
+    shared = config.count("share_expert_dim", "share_expert_dims", default=1280)
+    experts = mixture(config, router_bias=True, shared_intermediate=shared)
+    blocks = layers_of(mixers, sparse, experts, dense_width(config, sparse), extras=gates)
+    behind = (extra("attn_gate", local.heads, hidden), extra("nextn.shared_head_head", config.vocabulary, hidden))
+    draft = Block(mixer=local, ffn=gated(config.intermediate), extra=behind)
+    return Shape(blocks, mtp=next_token(config, draft, hidden))
 
 
 def mimo_v2(config: Config) -> Shape:

@@ -23,6 +23,7 @@ ASSUMED_GHZ = 2.8
 
 _CLOCK = re.compile(r"(?:@|\bT)\s*(?P<ghz>\d(?:\.\d+)?)\s*GHz", re.IGNORECASE)
 _THREADS = re.compile(r"threads/core (?P<threads>\d+)")
+_UNFIT = re.compile(r"[^a-z0-9]+")
 _SOURCE = "row"
 
 
@@ -86,7 +87,7 @@ def rented_cpu(name: str, vcpus: int, threads: int | None, smt: int, isa: str, b
         peaks.append(peak("bf16", "fp32", _first(BF16_PER_CLOCK, known)))
     return HardwareSpec.model_validate(
         {
-            "id": "rented-cpu",
+            "id": "rented-" + (_UNFIT.sub("-", name.lower()).strip("-") or "cpu"),
             "name": name,
             "vendor": "cloud",
             "architecture": _architecture(known),

@@ -43,7 +43,7 @@ class Evaluator:
     """
 
     def __init__(self, profile: str | ProfileSpec | None = None) -> None:
-        self.profile = catalog.profile(profile or "nominal")
+        self.profiles = catalog.profiles(profile)
         self.encodings = catalog.encodings()
         self._plans: OrderedDict[Any, tuple[Any, Plan]] = OrderedDict()
 
@@ -73,7 +73,7 @@ class Evaluator:
                 resolved.fmt,
                 engine,
                 choose_backend(engine, system.device, resolved.backend),
-                self.profile,
+                self.profiles,
                 self.encodings,
                 kv=kv,
                 resident_weight_bytes=size,

@@ -161,7 +161,7 @@ def _attention(mixer: Attention, hidden: int) -> tuple[Operator, ...]:
     mixing = Mixing(
         mixer,
         attention.flops_per_pair(mixer.heads, mixer.head_dim, mixer.value_dim),
-        window=mixer.window if mixer.indexer is None else mixer.indexer.tokens + 1,
+        window=mixer.window if mixer.indexer is None else mixer.indexer.tokens,
         chunk=mixer.chunk,
         owned=mixer.kv == "own",
     )
@@ -184,7 +184,7 @@ def _latent_attention(mixer: LatentAttention, hidden: int) -> tuple[Operator, ..
     mixing = Mixing(
         mixer,
         attention.flops_per_pair(heads, mixer.latent_dim, mixer.kv_rank),
-        window=None if indexer is None else indexer.tokens + 1,
+        window=None if indexer is None else indexer.tokens,
         expanded_flops_per_pair=attention.flops_per_pair(heads, mixer.nope_dim + mixer.rope_dim, mixer.v_head_dim),
         expansion_flops_per_token=2 * mixer.kv_rank * heads * (mixer.nope_dim + mixer.v_head_dim),
     )
@@ -237,7 +237,7 @@ def _compressed_attention(mixer: CompressedAttention, hidden: int) -> tuple[Oper
             v_head_dim=mixer.head_dim,
             ratio=ratio,
         )
-        chosen = None if indexer is None else indexer.tokens + 1
+        chosen = None if indexer is None else indexer.tokens
         far = Mixing(held, flops // ratio, window=chosen)
         operators.append(Operator("attention to entries", "attention", (), width, width, mixing=far))
     if indexer is not None:

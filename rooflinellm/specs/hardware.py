@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from rooflinellm import units
 from rooflinellm.errors import MissingSpec
-from rooflinellm.specs.common import Count, Entry, Evidence, Positive, Quantity, Spec
+from rooflinellm.specs.common import Count, Entry, Evidence, Positive, Quantity, Source, Spec
 
 Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp6", "fp4", "int8", "int4"]
 Accumulator = Literal["fp64", "fp32", "fp16", "int32"]
@@ -17,6 +17,8 @@ DeviceKind = Literal["gpu", "soc", "apu", "cpu", "accelerator"]
 
 CACHE_BANDWIDTH_MULTIPLE = 4.0
 """Bandwidth of the last-level cache over that of the memory, where a device does not state it (an estimate)."""
+AS_ASKED = "as asked"
+"""The source of what was typed about a device's memory; see `HardwareSpec.with_memory`."""
 
 
 class Peak(Spec):
@@ -224,12 +226,17 @@ class HardwareSpec(Entry):
         """The same device with another amount of memory, as in ``m3-max-40c@64GiB``."""
         gib = capacity_bytes / units.GIB
         memory = self.memory
-        asked = Quantity(value=gib, kind="estimate", source="as asked")
+        asked = Quantity(value=gib, kind="estimate", source=AS_ASKED)
         usable = memory.usable_gib
         if usable is not None and memory.capacity_gib is not None:
             usable = usable.model_copy(update={"value": gib * usable.value / memory.capacity_gib.value})
-        changed = memory.model_copy(update={"capacity_gib": asked, "configurations_gib": (), "usable_gib": usable})
-        return self.model_copy(update={"memory": changed})
+        changed = {"capacity_gib": asked, "configurations_gib": (), "usable_gib": usable}
+        return self.with_memory(memory.model_copy(update=changed))
+
+    def with_memory(self, memory: Memory) -> HardwareSpec:
+        """The same device with another memory, whose values may cite `AS_ASKED`."""
+        typed = Source(title="as typed in the system's description")
+        return self.model_copy(update={"memory": memory, "sources": {**self.sources, AS_ASKED: typed}})
 
 
 class HostMemory(Spec):

@@ -11,8 +11,8 @@ from typing import Any
 
 from rooflinellm import units
 from rooflinellm.errors import AmbiguousName, InvalidRequest, InvalidSpec, RooflineError, UnreadableFile
-from rooflinellm.specs.common import Quantity, Source, validate
-from rooflinellm.specs.hardware import HardwareSpec, HostMemory, SystemSpec
+from rooflinellm.specs.common import Quantity, validate
+from rooflinellm.specs.hardware import AS_ASKED, HardwareSpec, HostMemory, SystemSpec
 
 Find = Callable[[str], HardwareSpec | None]
 """Returns the device of a name, None where there is no such name."""
@@ -27,8 +27,6 @@ CHANNEL_BYTES = 8
 MAX_WIDTH = 128 * CHANNEL_BYTES
 """Widest bus of system memory that is believed. [byte]"""
 
-AS_ASKED = "as asked"
-"""The source that `HardwareSpec.with_capacity` gives to an amount that was typed."""
 AD_HOC = "ad-hoc"
 AD_HOC_EXAMPLE = "24GiB,1008GB/s,165TFLOP/s@fp16"
 ACCUMULATORS: dict[str, tuple[str, ...]] = {
@@ -345,7 +343,7 @@ def _device(text: str, find: Find) -> HardwareSpec | None:
         return None if split_count(text) else ad_hoc_device(text)
     name, at, amount = text.rpartition("@")
     device = find(name.strip()) if at else None
-    return None if device is None else _with_capacity(device, capacity(amount))
+    return None if device is None else device.with_capacity(capacity(amount))
 
 
 def _name_in(text: str) -> str:
@@ -396,18 +394,8 @@ def _assemble(text: str, devices: dict[str, tuple[int, HardwareSpec]], memory: H
 def _with_memory(device: HardwareSpec, number: int, memory: HostMemory) -> HardwareSpec:
     """A processor with the modules it was given, shared equally among the processors of the board."""
     if memory.capacity_bytes is not None:
-        device = _with_capacity(device, memory.capacity_bytes // number)
+        device = device.with_capacity(memory.capacity_bytes // number)
     rate = Quantity(value=memory.bandwidth_bytes_per_s / number / units.GB, kind="derived", source=AS_ASKED)
     modules = {"type": memory.name.partition("-")[0].upper(), "bandwidth_gb_s": rate}
     cleared = {"bus_bits": None, "data_rate_gt_s": None}
-    return _citing(device.model_copy(update={"memory": device.memory.model_copy(update=modules | cleared)}))
-
-
-def _with_capacity(device: HardwareSpec, amount: int) -> HardwareSpec:
-    return _citing(device.with_capacity(amount))
-
-
-def _citing(device: HardwareSpec) -> HardwareSpec:
-    """The device with what was typed among its sources, as every value needs one that is listed."""
-    typed = Source(title="as typed in the system's description")
-    return device.model_copy(update={"sources": {**device.sources, AS_ASKED: typed}})
+    return device.with_memory(device.memory.model_copy(update=modules | cleared))

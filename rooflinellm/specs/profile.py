@@ -8,8 +8,9 @@ from pydantic import Field
 
 from rooflinellm.specs.common import Entry, Positive, Spec
 
-Level = Literal["kind", "path", "encoding", "memory_type", "architecture", "device"]
-"""What a factor may depend on: operator kind, compute path, encoding of the weights, and properties of the device."""
+Level = Literal["kind", "regime", "path", "encoding", "memory_type", "cores", "architecture", "device"]
+"""What a factor may depend on: operator kind, few or many tokens in a pass, compute path, encoding of the weights, and
+properties of the device (cores of CPUs to the nearest power of two)."""
 
 
 class Factors(Spec):
@@ -24,10 +25,15 @@ class Factors(Spec):
 
 
 class Interval(Spec):
-    """Factors that an expected time is divided and multiplied by for the ends of its interval."""
+    """Factors that an expected time is divided and multiplied by for the ends of its interval.
+
+    The `unseen` ones hold for devices that the fit has not seen; None takes the same.
+    """
 
     decode: Annotated[float, Field(ge=1)]
     prefill: Annotated[float, Field(ge=1)]
+    decode_unseen: Annotated[float, Field(ge=1)] | None = None
+    prefill_unseen: Annotated[float, Field(ge=1)] | None = None
     source: str
 
 

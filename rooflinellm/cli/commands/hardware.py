@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rooflinellm.cli.inputs import Group, examples
-from rooflinellm.cli.listing import sources_table, write_lint, write_listing
+from rooflinellm.cli.listing import write_lint, write_listing
 from rooflinellm.cli.output import Output, output_options
 
 if TYPE_CHECKING:
@@ -40,12 +40,13 @@ class _Fact:
     evidence: str = ""
     source: str = ""
     note: str = ""
+    pair: str = ""
+    """What it is compared as, where that is less than the field says."""
 
     @property
-    def text(self) -> str:
-        """Value and unit."""
-        value = f"{self.value:,.6g}" if isinstance(self.value, float) else f"{self.value}"
-        return f"{value} {self.unit}".strip()
+    def number(self) -> str:
+        """The value without its unit."""
+        return f"{self.value:,.6g}" if isinstance(self.value, float) else f"{self.value}"
 
     def to_dict(self) -> dict[str, Any]:
         """The values that there are."""
@@ -56,9 +57,9 @@ class _Fact:
 def _facts(device: HardwareSpec) -> Iterator[_Fact]:
     """Every value of a device."""
 
-    def sourced(name: str, quantity: Quantity | None, unit: str) -> Iterator[_Fact]:
+    def sourced(name: str, quantity: Quantity | None, unit: str, pair: str = "") -> Iterator[_Fact]:
         if quantity is not None:
-            yield _Fact(name, quantity.value, unit, quantity.kind, quantity.source, quantity.note or "")
+            yield _Fact(name, quantity.value, unit, quantity.kind, quantity.source, _note(quantity, unit), pair)
 
     def plain(name: str, value: Any, unit: str = "") -> Iterator[_Fact]:
         if value is not None and value != ():
@@ -94,9 +95,17 @@ def _facts(device: HardwareSpec) -> Iterator[_Fact]:
     for link in device.links:
         words = [link.kind, f"{link.generation:g}" if link.generation else "", f"x{link.lanes}" if link.lanes else ""]
         name = "link " + " ".join(filter(None, words)) + (f" to {link.domain} devices" if link.domain > 1 else "")
-        yield from sourced(name, link.gb_s_per_direction, "GB/s each way")
+        yield from sourced(name, link.gb_s_per_direction, "GB/s each way", f"link {link.kind}")
     if device.power is not None:
         yield from sourced("rated power", device.power.tdp_w, "W")
+
+
+def _note(quantity: Quantity, unit: str) -> str:
+    """What a value's note says, and what other sources have for it."""
+    parts = [quantity.note] if quantity.note else []
+    for other in quantity.alternatives:
+        parts.append(f"{other.value:,.6g} {unit} by {other.source}" + (f" ({other.note})" if other.note else ""))
+    return "; ".join(parts)
 
 
 @command.command("show", epilog=examples("hardware show rtx-4090", "hardware show ./my-card.yaml --json"))
@@ -116,15 +125,31 @@ def show(name: str, output: Output) -> None:
 
 
 def _show_tables(device: HardwareSpec, facts: list[_Fact]) -> list[Table]:
+    """What the device is, its sourced values, and the sources by the numbers that stand with the values."""
     from rooflinellm.render import Column, Table
 
-    rows = [[fact.field, fact.text, fact.evidence, fact.source] for fact in facts]
-    notes = [f"also called: {', '.join(device.aliases)}"] if device.aliases else []
-    notes += [f"{fact.field}: {fact.note}" for fact in facts if fact.note]
-    notes += device.notes
-    columns = [Column("", "left"), Column("value", "left"), Column("evidence", "left"), Column("source", "left")]
-    table = Table(columns, rows, device.name, notes, device.id)
-    return [table, sources_table(device.sources)] if device.sources else [table]
+    numbers = {key: str(number) for number, key in enumerate(device.sources, 1)}
+    about = [[fact.field, f"{fact.number} {fact.unit}".strip()] for fact in facts if not fact.evidence]
+    called = [f"also called: {', '.join(device.aliases)}"] if device.aliases else []
+    left = (Column("", "left"), Column("", "left"))
+    tables = [Table(left, about, device.name, called, device.id)]
+
+    known = [fact for fact in facts if fact.evidence]
+    room = max((len(fact.unit) for fact in known), default=0)
+    rows = [
+        [fact.field, f"{fact.number} {fact.unit:<{room}}", fact.evidence, fact.source, numbers.get(fact.source, "")]
+        for fact in known
+    ]
+    notes = [f"{fact.field}: {fact.note}" for fact in facts if fact.note]
+    columns = [Column("", "left"), Column(f"value {'':<{room}}"), Column("evidence", "left")]
+    columns += [Column("source", "left", drop=1), Column("no.")]
+    tables.append(Table(columns, rows, "", [*notes, *device.notes]))
+
+    lines = []
+    for key, source in device.sources.items():
+        parts = [source.title, source.publisher, source.year, source.note, source.url]
+        lines.append(f"{numbers[key]}  {key}: " + ", ".join(str(part) for part in parts if part is not None))
+    return [*tables, Table((), (), "sources", lines)] if lines else tables
 
 
 def _show_payload(device: HardwareSpec, facts: list[_Fact]) -> dict[str, Any]:
@@ -156,9 +181,9 @@ def diff(first: str, second: str, output: Output) -> None:
     from rooflinellm.api.lookup import hardware
 
     devices = hardware(first), hardware(second)
-    sides = [{fact.field: fact for fact in _facts(device)} for device in devices]
+    sides = [_by_field(device) for device in devices]
     differences = []
-    for field in dict.fromkeys([*sides[0], *sides[1]]):
+    for field in _merged(list(sides[0]), list(sides[1])):
         before, after = sides[0].get(field), sides[1].get(field)
         if before is None or after is None or before.value != after.value:
             differences.append((field, before, after))
@@ -171,6 +196,25 @@ def diff(first: str, second: str, output: Output) -> None:
         },
         records=lambda: [_difference(*each) for each in differences],
     )
+
+
+def _by_field(device: HardwareSpec) -> dict[str, _Fact]:
+    """Facts by what they are compared as; of several links of a kind each by its own name."""
+    found: dict[str, _Fact] = {}
+    for fact in _facts(device):
+        found[fact.field if fact.pair in found else fact.pair or fact.field] = fact
+    return found
+
+
+def _merged(first: list[str], second: list[str]) -> list[str]:
+    """Both lists without repetition; what only the second has stands behind what it follows there."""
+    merged = list(first)
+    place = 0
+    for field in second:
+        if field not in merged:
+            merged.insert(place, field)
+        place = merged.index(field) + 1
+    return merged
 
 
 def _ratio(before: _Fact | None, after: _Fact | None) -> float | None:
@@ -195,26 +239,51 @@ def _diff_table(
     devices: tuple[HardwareSpec, HardwareSpec], differences: list[tuple[str, _Fact | None, _Fact | None]]
 ) -> Table:
     from rooflinellm.render import Column, Table
+    from rooflinellm.summary import device_text
 
     rows = []
     for field, before, after in differences:
-        ratio = _ratio(before, after)
-        cells = ["–" if fact is None else fact.text for fact in (before, after)]
-        rows.append([field, *cells, "" if ratio is None else f"{ratio:.2f}x"])
-    columns = [
-        Column("", "left"),
-        Column(devices[0].name, "left"),
-        Column(devices[1].name, "left"),
-        Column("ratio"),
-    ]
+        ratio, known = _ratio(before, after), before or after
+        cells = ["–" if fact is None else fact.number for fact in (before, after)]
+        rows.append([field, *cells, known.unit if known else "", "" if ratio is None else f"{ratio:.2f}x"])
+    names = [device_text(device) for device in devices]
+    columns = [Column("", "left"), *map(Column, names), Column("unit", "left", drop=1), Column("ratio")]
     return Table(columns, rows, "" if rows else "no differences")
 
 
-@command.command("lint", epilog=examples("hardware lint", "hardware lint my-card.yaml"))
-@click.argument("files", nargs=-1, metavar="[FILE]...")
+@command.command("stats", epilog=examples("hardware stats", "hardware stats --json"))
 @output_options
-def lint(files: tuple[str, ...], output: Output) -> int:
-    """Check device files (or folders of them); without one, all."""
-    from rooflinellm.api.lint import lint_hardware
+def stats(output: Output) -> None:
+    """How the values of all devices are known: counts by evidence."""
+    from rooflinellm.api.lint_stats import evidence_counts
 
-    return write_lint(output, lint_hardware(files))
+    counted = evidence_counts()
+    output.write(
+        tables=lambda: [counted.table()],
+        payload=lambda: {"devices": counted.devices, "values": counted.records(), "broken": list(counted.broken)},
+        records=counted.records,
+    )
+
+
+@command.command("lint", epilog=examples("hardware lint", "hardware lint my-card.yaml", "hardware lint --rules"))
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("--rules", is_flag=True, help="List the rules instead.")
+@output_options
+def lint(files: tuple[str, ...], rules: bool, output: Output) -> int:
+    """Check device files (or folders of them); without one, all."""
+    from rooflinellm.api.lint import hardware_rules, lint_hardware
+
+    if not rules:
+        return write_lint(output, lint_hardware(files))
+    if files:
+        raise click.UsageError("--rules lists the rules and checks no files")
+    listed = [{"rule": rule.name, "level": rule.level, "holds": rule.holds} for rule in hardware_rules()]
+    output.write(tables=lambda: [_rules_table(listed)], payload=lambda: {"rules": listed}, records=lambda: listed)
+    return 0
+
+
+def _rules_table(rules: list[dict[str, str]]) -> Table:
+    from rooflinellm.render import Table
+
+    lines = [f"{each['rule']} ({each['level']}): {each['holds']}" for each in rules]
+    return Table((), (), f"{len(rules)} rules", lines)
