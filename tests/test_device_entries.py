@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rooflinellm import units
+from rooflinellm.errors import InvalidRequest, MissingSpec
 from rooflinellm.specs.common import cited_sources, load
 from rooflinellm.specs.hardware import HardwareSpec
 from rooflinellm.specs.index import key_of
@@ -266,6 +267,34 @@ def test_disputed_values_keep_the_alternative() -> None:
     assert others("intel-arc-a770-16gb") == [512]
     notes = {peak.key: peak.note for peak in device("nvidia-dgx-spark-gb10").peak_list}
     assert "62.5" in notes["bf16.fp32"]
+
+
+def test_a_power_limit_slows_the_peaks_and_neither_bandwidth_nor_ideal() -> None:
+    entry = device("nvidia-geforce-rtx-3090")
+    assert entry.peaks
+    held = entry.with_power_limit(245)
+    share = (245 / 350) ** 0.5
+    assert held.peak("fp16.fp32") == pytest.approx(share * entry.peak("fp16.fp32"))
+    for key in entry.peaks:
+        ideal = entry.peak(key) * entry.clock_headroom
+        assert held.peak(key) * held.clock_headroom == pytest.approx(ideal)
+    assert held.memory == entry.memory
+    assert held.tdp_w == 245
+    assert set(cited_sources(held)) <= set(held.sources)
+    assert entry.with_power_limit(400) is entry
+    for watts in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(InvalidRequest):
+            entry.with_power_limit(watts)
+    with pytest.raises(MissingSpec, match="rated power and clock"):
+        device("google-tpu-v6e").with_power_limit(100)
+
+
+def test_an_asked_amount_of_memory_cites_a_listed_source() -> None:
+    entry = device("apple-m3-max-40c").with_capacity(64 * 2**30)
+    assert entry.usable_bytes == pytest.approx(48 * 2**30, rel=0.2)
+    assert set(cited_sources(entry)) <= set(entry.sources)
+    values = entry.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert HardwareSpec.model_validate(values) == entry
 
 
 # --------------------------------------------------------------------------------------------------------------------

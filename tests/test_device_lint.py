@@ -1,5 +1,6 @@
 """The rules for device files: what each finds, and that none finds anything in the database."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -161,7 +162,7 @@ def devices() -> dict[str, HardwareSpec]:
 
 
 def test_engines_and_formats_are_checked_as_such() -> None:
-    assert lint_hardware([ROOT / "hardware_db/engines/vllm.yaml", ROOT / "hardware_db/engines/ollama.yaml"]).ok
+    assert lint_hardware([ROOT / "hardware_db/engines"]).ok
     assert lint_models([ROOT / "model_db/formats/gguf/q4_k_m.yaml"]).ok
 
 
@@ -187,6 +188,7 @@ def test_the_command_prints_rule_file_field_and_message(
         ("show", "amd-ryzen-ai-max-plus-395-8060s"),
         ("show", "b300"),
         ("diff", "rtx-3090", "mi300x"),
+        ("diff", "m3-max-40c", "strix-halo"),
         ("diff", "nvidia-rtx-pro-6000-blackwell-workstation", "intel-core-ultra-x7-358h-arc-b390"),
         ("stats",),
         ("lint", "--rules"),
@@ -200,8 +202,16 @@ def test_answers_fit_the_terminal(
     assert main(["hardware", *arguments]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(len(line) for line in lines if "http" not in line) <= width
-    heading = {"show": "evidence ", "diff": "ratio", "stats": "estimate", "lint": "rules"}[arguments[0]]
+    heading = {"show": "evidence ", "diff": "unit ", "stats": "estimate", "lint": "rules"}[arguments[0]]
     assert any(heading in line for line in lines)
+
+
+def test_matrix_and_vector_units_are_compared_by_what_they_compute(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hardware", "diff", "m3-max-40c", "strix-halo", "--json"]) == 0
+    rows = {row["field"]: row for row in json.loads(capsys.readouterr().out)["differences"]}
+    assert rows["peak fp16.fp32"]["ratio"] == pytest.approx(59.39 / 14.13, rel=1e-3)
+    assert main(["hardware", "diff", "rtx-3090", "3090"]) == 0
+    assert "no differences" in capsys.readouterr().out
 
 
 def test_values_are_counted_by_evidence(devices: dict[str, HardwareSpec]) -> None:

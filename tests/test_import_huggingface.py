@@ -117,6 +117,13 @@ TOTALS = {
     "tiny-lfm2": (3 * 256 + 256 + 3 * 16) + (ATTENTION + 8) + 2 * (3 * 16 * 16 + NORMS) + TIED,
     # Widths rounded up to 256; one layer without attention, one without a feed-forward part.
     "tiny-nas": ATTENTION + (2 * 256 + 2 * 64) + 2 * 3 * 16 * 256 + 4 * 16 + ENDS,
+    # Two of three layers with 6 heads; a gate for each head; the first layer dense.
+    "tiny-step": (WIDE + 4 * 16)
+    + 2 * (WIDE + 4 * 16 * 8 + 6 * 16)
+    + 3 * (16 + NORMS)
+    + GATED
+    + 2 * (EXPERTS + 4 + SHARED)
+    + ENDS,
     "tiny-chatglm": 2 * (ATTENTION + 32 + GATED + NORMS) + ENDS,
 }
 
@@ -135,6 +142,7 @@ def test_total_parameters(name: str) -> None:
     [
         ("tiny-deepseek-v3", LATENT + NORMS + EXPERTS + 4 + SHARED + MTP),
         ("tiny-qwen3.5", GATED_ATTENTION + GATED + NORMS + MTP),
+        ("tiny-step", 2 * (WIDE + 4 * 16 * 8 + 6 * 16 + 16 + NORMS + GATED + MTP + EMBEDDING)),
         ("tiny-llama", 0),
     ],
 )
@@ -172,6 +180,7 @@ def test_layers_are_what_the_files_say() -> None:
 
 
 def test_windows_are_where_the_files_say() -> None:
+    assert windows("tiny-step") == [None, 8, 8]
     assert windows("tiny-llama") == [None, None]
     assert windows("tiny-mistral") == [32, 32]
     assert windows("tiny-qwen2") == [None, 8]

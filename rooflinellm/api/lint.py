@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from rooflinellm import _resources, _yaml, catalog
 from rooflinellm.api.lint_devices import DEVICE_RULES
-from rooflinellm.api.lint_rules import ENTRY_RULES, MODEL_RULES, Context, Level, Rule
+from rooflinellm.api.lint_rules import MODEL_RULES, NAMED_RULES, Context, Level, Rule
 from rooflinellm.errors import RooflineError, UnreadableFile
 from rooflinellm.specs.common import Entry, load
 from rooflinellm.specs.engine import EngineSpec
@@ -19,6 +19,7 @@ from rooflinellm.specs.formats import FormatSpec
 from rooflinellm.specs.hardware import HardwareSpec
 from rooflinellm.specs.index import YAML_SUFFIXES, Listed
 from rooflinellm.specs.model import ModelEntry
+from rooflinellm.specs.profile import ProfileSpec
 
 VALID = "valid"
 """The rule that comes before all others: a file is readable and fits the schema."""
@@ -115,13 +116,13 @@ def lint_hardware(files: Sequence[str | os.PathLike[str]] = ()) -> LintResult:
     Parameters
     ----------
     files : sequence of str or path
-        Files, or folders of them; none checks every device there is. A file that describes an engine is checked as one.
+        Files, or folders of them; none checks every device there is. Files of engines and profiles are checked as such.
 
     Returns
     -------
     LintResult
     """
-    return _lint(_DEVICES, {"backends": _ENGINES, "variant_of": _ENGINES}, files)
+    return _lint(_DEVICES, {"backends": _ENGINES, "variant_of": _ENGINES, "groups": _PROFILES}, files)
 
 
 def lint_models(files: Sequence[str | os.PathLike[str]] = ()) -> LintResult:
@@ -217,11 +218,16 @@ def _format(file: Traversable) -> Entry:
     return load(FormatSpec, file)
 
 
+def _profile(file: Traversable) -> Entry:
+    return load(ProfileSpec, file)
+
+
 def _engine(file: Traversable) -> EngineSpec:
     return catalog.engine(str(file))[0]
 
 
 _DEVICES = _Kind("hardware_db", "devices", "", _device, catalog.list_hardware, DEVICE_RULES)
-_ENGINES = _Kind("hardware_db", "engines", "profiles", _engine, catalog.list_engines, ENTRY_RULES)
+_ENGINES = _Kind("hardware_db", "engines", "profiles", _engine, catalog.list_engines, NAMED_RULES)
+_PROFILES = _Kind("hardware_db", "engines/profiles", "", _profile, tuple, NAMED_RULES[:1])
 _MODELS = _Kind("model_db", "", "formats", _model, catalog.list_models, MODEL_RULES)
-_FORMATS = _Kind("model_db", "formats", "", _format, catalog.list_formats, ENTRY_RULES)
+_FORMATS = _Kind("model_db", "formats", "", _format, catalog.list_formats, NAMED_RULES)

@@ -181,18 +181,20 @@ def _published_size(entry: ModelEntry, _context: Context) -> Iterator[Finding]:
             yield Finding("published.total_params", message)
 
 
-ENTRY_RULES = (
+_SOURCES = "sources have a publisher or an address, estimates and results a note"
+NAMED_RULES = (
     Rule("file-name", "error", "the file's name is the id", file_name),
     Rule("names", "error", "no alias is the id of another entry", names),
     Rule("aliases", "warning", "no alias repeats id or alias in another spelling", repeated_aliases),
+    Rule("sources-found", "warning", _SOURCES, vague_sources),
+)
+ENTRY_RULES = (
+    *NAMED_RULES[:3],
     Rule("aliases-shared", "warning", "an alias of several entries is part of each one's name", shared_aliases),
-    Rule(
-        "sources-found", "error", "sources have a publisher or an address, estimates and results a note", vague_sources
-    ),
+    Rule("sources-found", "error", _SOURCES, vague_sources),
 )
 MODEL_RULES = (
-    *ENTRY_RULES[:3],
-    Rule("sources-found", "warning", ENTRY_RULES[4].holds, vague_sources),
+    *NAMED_RULES,
     Rule("folder", "warning", "the file lies in the folder of its family", _family),
     Rule("published-size", "warning", "the layers add up to the parameters that the maker states", _published_size),
 )

@@ -29,11 +29,11 @@ Part = Literal["memory", "compute", "few_tokens", "half_tokens", "floor_us"]
 PARTS: tuple[Part, ...] = get_args(Part)
 
 LEVELS: Mapping[Part, tuple[Level, ...]] = {
-    "memory": ("kind", "encoding", "memory_type", "cores", "architecture", "device"),
-    "compute": ("kind", "path", "encoding", "cores", "architecture", "device"),
+    "memory": ("kind", "encoding", "memory_type", "cores", "architecture", "device", "era"),
+    "compute": ("kind", "path", "encoding", "cores", "architecture", "device", "era"),
     "few_tokens": ("encoding", "cores", "architecture"),
     "half_tokens": ("kind",),
-    "floor_us": ("kind", "regime", "cores", "architecture", "device"),
+    "floor_us": ("kind", "regime", "cores", "architecture", "device", "era"),
 }
 """Levels that each part depends on, coarse to fine."""
 
@@ -47,6 +47,7 @@ PULL: Mapping[Level | Literal["base"], float] = {
     "cores": 0.8,
     "architecture": 0.8,
     "device": 0.7,
+    "era": 0.5,
 }
 """Strength of the pull towards 1 by level, chosen by cross-validation over devices. [-]"""
 

@@ -19,6 +19,11 @@ FEW_TOKENS = 8
 FEW, MANY = "few", "many"
 """Names on the level `regime`."""
 
+NEW_ERA = "2024-08"
+"""Builds before this month differ: quantised products moved to integer matrix units in that summer."""
+OLD = "before-2024-08"
+"""Name on the level `era`."""
+
 
 def value(factors: Factors, names: Names) -> float:
     """The product of a base and the factors of the names at hand.
@@ -116,7 +121,9 @@ class Rates:
         return names
 
 
-def rates(profiles: Sequence[ProfileSpec], device: HardwareSpec, engine: str, backend: str) -> Rates:
+def rates(
+    profiles: Sequence[ProfileSpec], device: HardwareSpec, engine: str, backend: str, build: str | None = None
+) -> Rates:
     """Look up what profiles say: the first group of the first profile that matches engine and backend.
 
     Parameters
@@ -127,6 +134,8 @@ def rates(profiles: Sequence[ProfileSpec], device: HardwareSpec, engine: str, ba
         The device.
     engine, backend : str
         Ids, such as ``llama.cpp`` and ``cuda``.
+    build : str, optional
+        Date of the engine's build; None is a current one.
 
     Returns
     -------
@@ -141,12 +150,12 @@ def rates(profiles: Sequence[ProfileSpec], device: HardwareSpec, engine: str, ba
         for group in profile.groups:
             if _matches(group.engines, engine) and _matches(group.backends, backend):
                 power = profile.decode_power_fraction, profile.prefill_power_fraction
-                return Rates(group, _device_names(device), profile.basis, *power)
+                return Rates(group, _names_of(device, build), profile.basis, *power)
     known = ", ".join(profile.id for profile in profiles)
     raise MissingSpec(f"no efficiency for {engine} on {backend}", where=f"profiles {known}, field groups")
 
 
-def _device_names(device: HardwareSpec) -> dict[Level, str]:
+def _names_of(device: HardwareSpec, build: str | None) -> dict[Level, str]:
     names: dict[Level, str] = {
         "memory_type": device.memory.type.partition("-")[0],
         "architecture": device.architecture,
@@ -154,6 +163,8 @@ def _device_names(device: HardwareSpec) -> dict[Level, str]:
     }
     if device.kind == "cpu" and device.compute_units is not None:
         names["cores"] = str(2 ** round(math.log2(device.compute_units)))
+    if build is not None and build < NEW_ERA:
+        names["era"] = OLD
     return names
 
 

@@ -274,7 +274,7 @@ def compile_plan(
     layout = _compiler.layout(model, fmt, encodings)
     scale = 1 if resident_weight_bytes is None else resident_weight_bytes / layout.resident_bytes
     device, backend = system.device, engine.backends[backend_name]
-    rate = rates(profiles, device, _profiled_as(engine, profiles), backend_name)
+    rate = rates(profiles, device, _profiled_as(engine, profiles), backend_name, build)
     builder = _Kernels(
         engine,
         f"{engine.id}:{backend_name}",

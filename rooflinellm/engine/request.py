@@ -75,14 +75,15 @@ class Request:
     def prefill_runs(self, chunk: Any) -> tuple[Run, ...]:
         """Prefill as full chunks without logits and a last one with; None is a single pass.
 
-        A chunk is of all sequences together: each gets an equal share of it.
+        A chunk is of all sequences together; B S tokens take ceil(B S / chunk) passes, and each sequence has an equal
+        share in each.
         """
         new, cached = self.computed_tokens, self.prefill_start
         last_pass = where(new > 0, 1, 0)
         if chunk is None:
             return (Run(self.sequences, new, last_pass, cached),)
-        share = maximum(chunk // self.sequences, 1)
-        before = maximum(ceil_div(new, share) - 1, 0)
+        count = maximum(ceil_div(self.sequences * new, chunk), 1)
+        before, share = count - 1, where(self.sequences > 1, new // count, chunk)
         done = before * share
         return (
             Run(self.sequences, share, before, cached, logits=0),

@@ -295,19 +295,18 @@ def laguna(config: Config) -> Shape:
 def step3(config: Config) -> Shape:
     """Step 3.5 and 3.7: local layers have their own heads, a gate scales each head, and prediction has dense layers."""
     layers, hidden = config.layers, config.hidden
-    other = config.inner("attention_other_setting") or config
+    other = config.part("attention_other_setting") or config
     heads = config.count_or_none("num_sliding_attention_heads") or other.heads
     local = attention(config, heads=heads, kv_heads=other.kv_heads, qk_norm="head", window=config.window)
     mixers = [
         attention(config, qk_norm="head") if window is None else local for window in windows(config, layers, "listed")
     ]
     gates = [(extra("attn_gate", mixer.heads, hidden),) for mixer in mixers]
-    chosen = config.values.get("moe_layers_enum")
-    if isinstance(chosen, str):
-        chosen = [int(part) for part in chosen.split(",") if part.strip().isdecimal()]
-    else:
-        chosen = config.numbers("moe_layers_enum")
-    sparse = sparse_layers(config, layers) if chosen is None else [layer in chosen for layer in range(layers)]
+    sparse = sparse_layers(config, layers)
+    if config.has("moe_layers_enum"):  # numbers in a text, or a list of them
+        listed = isinstance(config.values["moe_layers_enum"], list)
+        chosen = config.items("moe_layers_enum") if listed else config.text("moe_layers_enum").split(",")
+        sparse = [any(str(part).strip() == str(layer) for part in chosen or ()) for layer in range(layers)]
     shared = config.count("share_expert_dim", "share_expert_dims", default=1280)
     experts = mixture(config, router_bias=True, shared_intermediate=shared)
     blocks = layers_of(mixers, sparse, experts, dense_width(config, sparse), extras=gates)

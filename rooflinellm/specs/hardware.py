@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from rooflinellm import units
-from rooflinellm.errors import MissingSpec
+from rooflinellm.errors import InvalidRequest, MissingSpec
 from rooflinellm.specs.common import Count, Entry, Evidence, Positive, Quantity, Source, Spec
 
 Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp6", "fp4", "int8", "int4"]
@@ -17,8 +17,10 @@ DeviceKind = Literal["gpu", "soc", "apu", "cpu", "accelerator"]
 
 CACHE_BANDWIDTH_MULTIPLE = 4.0
 """Bandwidth of the last-level cache over that of the memory, where a device does not state it (an estimate)."""
+POWER_EXPONENT = 0.5
+"""How the clock follows a power limit below the rated power: between 1/3 and 1/2 (an estimate)."""
 AS_ASKED = "as asked"
-"""The source of what was typed about a device's memory; see `HardwareSpec.with_memory`."""
+"""The source of what was typed about a device: an amount of memory, modules, a power limit."""
 
 
 class Peak(Spec):
@@ -235,8 +237,53 @@ class HardwareSpec(Entry):
 
     def with_memory(self, memory: Memory) -> HardwareSpec:
         """The same device with another memory, whose values may cite `AS_ASKED`."""
+        return self._as_asked(memory=memory)
+
+    def with_power_limit(self, limit_w: float) -> HardwareSpec:
+        """The same device held to less than its rated power, as with ``nvidia-smi --power-limit``.
+
+        Clock and peaks fall by ``(limit_w / tdp_w) ** POWER_EXPONENT``, bandwidth does not. The highest clock stays,
+        and the ideal with it: a limit holds on average, and the ideal must be a bound. A limit at or above the rated
+        power changes nothing.
+
+        Parameters
+        ----------
+        limit_w : float
+            Power that the device may draw. [W]
+
+        Raises
+        ------
+        InvalidRequest
+            No positive power.
+        MissingSpec
+            The device's rated power or clock is not known.
+        """
+        if not 0 < limit_w < float("inf"):
+            raise InvalidRequest(f"a power limit of {limit_w:g} W; it must be positive", where="power_limit_w")
+        if self.power is None or self.clock is None:
+            field = "power.tdp_w" if self.power is None else "clock.advertised_mhz"
+            raise MissingSpec(
+                "a power limit needs rated power and clock",
+                where=f"{self.id}, field {field}",
+                next_step="Add the value to the device's file with its source.",
+            )
+        if limit_w >= self.power.tdp_w.value:
+            return self
+        share = (limit_w / self.power.tdp_w.value) ** POWER_EXPONENT
+        clock = self.clock
+        slower = {"advertised_mhz": clock.advertised_mhz * share, "max_mhz": clock.max_mhz or clock.advertised_mhz}
+        return self._as_asked(
+            power=Power(tdp_w=Quantity(value=limit_w, kind="estimate", source=AS_ASKED)),
+            clock=clock.model_copy(update=slower),
+            peak_list=tuple(peak.model_copy(update={"tflops": peak.tflops * share}) for peak in self.peak_list),
+        )
+
+    def _as_asked(self, **changed: Any) -> HardwareSpec:
+        """A copy with other values, of which some cite what was typed."""
         typed = Source(title="as typed in the system's description")
-        return self.model_copy(update={"memory": memory, "sources": {**self.sources, AS_ASKED: typed}})
+        copy = self.model_copy(update={**changed, "sources": {**self.sources, AS_ASKED: typed}})
+        copy.__dict__.pop("peaks", None)  # derived from the list, and copied with it where it was asked for
+        return copy
 
 
 class HostMemory(Spec):

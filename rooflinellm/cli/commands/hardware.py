@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rooflinellm.specs.common import Quantity
     from rooflinellm.specs.hardware import HardwareSpec
 
+MAX_HEADING = 16
+"""Longer names of devices stand above the comparison of two. [characters]"""
+
 command = Group("hardware", help="Devices: list, show with sources, compare, check files.")
 
 
@@ -70,7 +73,8 @@ def _facts(device: HardwareSpec) -> Iterator[_Fact]:
     yield from plain("architecture", device.architecture)
     yield from plain("kind", device.kind)
     yield from plain("released", device.release_date)
-    yield from plain("memory type", memory.type + (", shared with the processor" if memory.unified else ""))
+    yield from plain("memory type", memory.type)
+    yield from plain("memory shared with CPU", "yes" if memory.unified and device.kind != "cpu" else None)
     yield from sourced("memory", memory.capacity_gib, "GiB")
     if memory.configurations_gib:
         yield _Fact("configurations", ", ".join(f"{size:g}" for size in memory.configurations_gib), "GiB")
@@ -89,7 +93,7 @@ def _facts(device: HardwareSpec) -> Iterator[_Fact]:
             yield _Fact("highest clock", clock.max_mhz, "MHz", clock.kind, clock.source)
     for peak in device.peak_list:
         name = f"peak {peak.key} ({peak.unit})"
-        yield _Fact(name, peak.tflops, "TFLOP/s", peak.kind, peak.source, peak.note or "")
+        yield _Fact(name, peak.tflops, "TFLOP/s", peak.kind, peak.source, peak.note or "", f"peak {peak.key}")
     yield from plain("compute units", device.compute_units)
     yield from plain("instruction set", device.isa)
     for link in device.links:
@@ -247,8 +251,11 @@ def _diff_table(
         cells = ["–" if fact is None else fact.number for fact in (before, after)]
         rows.append([field, *cells, known.unit if known else "", "" if ratio is None else f"{ratio:.2f}x"])
     names = [device_text(device) for device in devices]
-    columns = [Column("", "left"), *map(Column, names), Column("unit", "left", drop=1), Column("ratio")]
-    return Table(columns, rows, "" if rows else "no differences")
+    if not rows:
+        return Table((), (), f"{names[0]}: no differences")
+    short = max(map(len, names)) <= MAX_HEADING
+    columns = [Column("", "left"), *map(Column, names if short else ("first", "second")), Column("unit", "left")]
+    return Table([*columns, Column("ratio")], rows, "" if short else f"first {names[0]}, second {names[1]}")
 
 
 @command.command("stats", epilog=examples("hardware stats", "hardware stats --json"))
