@@ -16,11 +16,13 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Options": "rooflinellm.api.options",
+    "calibrate": "rooflinellm.api.calibrate",
     "estimate": "rooflinellm.api.estimate",
     "hardware": "rooflinellm.api.lookup",
     "model": "rooflinellm.api.lookup",
     "system": "rooflinellm.api.lookup",
     "list_hardware": "rooflinellm.api.lists",
+    "list_formats": "rooflinellm.api.lists",
     "list_models": "rooflinellm.api.lists",
     "fit": "rooflinellm.api.fit",
     "validate": "rooflinellm.api.validate",

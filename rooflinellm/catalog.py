@@ -332,7 +332,6 @@ def profiles(name: Name | ProfileSpec | None = None) -> tuple[ProfileSpec, ...]:
     return (preferred,) if preferred is fallback else (preferred, fallback)
 
 
-
 def list_hardware(query: str = "") -> tuple[Listed, ...]:
     """Return the devices with every word of the query in id, name or aliases; case, spaces and dashes do not matter."""
     return listed([_DEVICES], query)

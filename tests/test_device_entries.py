@@ -398,7 +398,7 @@ BANDWIDTH_REACHED = {
     },
 }
 CACHED = {"intel-arc-b580": 586.3}
-"""ProjectPhysX/OpenCL-Benchmark reads more than the memory gives: its buffer is compressed or stays in the cache."""
+"""ProjectPhysX/OpenCL-Benchmark reads more than bus x rate: presumably compressed or partly cached."""
 
 
 @pytest.mark.parametrize("name", MATMUL_REACHED)

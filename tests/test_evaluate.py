@@ -316,16 +316,6 @@ def test_expected_attention_moves_the_new_token_as_well() -> None:
     assert 5 <= longer(0) / (longer(1) - longer(0)) <= 7
 
 
-def test_experts_of_few_tokens_each_compute_less_efficiently() -> None:
-    # 512 tokens of Qwen3-30B-A3B are 32 for each of 128 experts, or 512 for each of 8: the same FLOPs in larger tiles.
-    def seconds(skew: float) -> float:
-        options = rl.Options(routing_skew=skew)
-        prefill = rl.estimate("qwen3-30b-a3b", "1TiB,1e9GB/s,1TFLOP/s@fp16", prompt_tokens=512, options=options).prefill
-        return sum(each.time_s for each in prefill.operators if "experts" in each.name)
-
-    assert seconds(0.0) > 1.05 * seconds(1.0)
-
-
 def test_the_interval_is_a_factor_around_the_expectation_within_the_ideal() -> None:
     found = [rl.estimate("llama-3.1-8b", "rtx-4090", prompt_tokens=prompt) for prompt in (1, 512, 4096)]
     for times in ([one.prefill.time_s for one in found], [one.tpot_s for one in found]):

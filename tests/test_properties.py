@@ -807,6 +807,25 @@ def test_a_batch_reads_weights_no_more_often_than_its_tokens_fill_chunks(
             assert many.read_bytes <= (1 if one.name == "head" else passes) * one.read_bytes, one.name
 
 
+@given(
+    model=models,
+    form=formats,
+    hardware=machines,
+    batch=st.integers(2, 700),
+    prompt=st.integers(1, 2000),
+    chunk=st.sampled_from([None, 128, 512, 2048]),
+)
+def test_a_batch_of_prompts_is_no_slower_than_one_after_the_other(
+    model: str, form: tuple[str, str], hardware: str, batch: int, prompt: int, chunk: int | None
+) -> None:
+    # An engine may always prefill them in turn; so a batch must not be said to need longer, least of all at best.
+    request = {"prompt_tokens": prompt, "output_tokens": 0, "prefill_chunk": chunk}
+    single = ask(model, hardware, form, **request).prefill.time_s
+    together = ask(model, hardware, form, **request, batch=batch).prefill.time_s
+    assert at_most(together.ideal, batch * single.ideal)
+    assert at_most(together.expected, batch * single.expected)
+
+
 @given(model=models, form=formats, hardware=machines, prompt=st.integers(1, 5000), batch=batches)
 def test_without_a_chunk_the_ideal_is_one_pass_and_the_expectation_the_engines_chunks(
     model: str, form: tuple[str, str], hardware: str, prompt: int, batch: int

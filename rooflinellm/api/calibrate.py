@@ -63,8 +63,8 @@ class Calibration:
             for score in self.scores
         ]
         notes = [
-            "seen: the sample's series was left out of the fit; unseen: its device was; one vote a series, devices weigh"
-            " the same",
+            "seen: the sample's series was left out of the fit; unseen: its device was; one vote a series,"
+            " devices weigh the same",
             f"inside: share within the interval, which aims at {COVERAGE:.0%}; width: median high over low",
         ]
         return Table(columns, rows, "Held-out error of the fitted profile", notes)
@@ -112,8 +112,8 @@ def calibrate(files: Paths | None = None, *, quality: str = "AB") -> Calibration
     profile, held_out = fitted_profile(votes, catalog.profile(catalog.NOMINAL))
     if not profile.groups:
         raise InvalidRequest(
-            f"{len(votes)} series of results are too few to fit a profile", where="files", next_step="Give more results."
+            f"{len(votes)} series of results are too few to fit a profile",
+            where="files",
+            next_step="Give more results.",
         )
     return Calibration(profile, scores(profile, held_out))
-
-

@@ -65,7 +65,7 @@ def folds(samples: Sequence[Sample], key: str, count: int) -> Iterator[tuple[lis
 
 
 def held_out(samples: Sequence[Sample], key: str, count: int) -> Any:
-    """Predict each sample by a fit that has not seen its series, or its device; NaN where none is left to fit on. [s]"""
+    """Predict each sample by a fit that has not seen its series, or device; NaN where none is left to fit on. [s]"""
     times = np.full(len(samples), np.nan)
     for kept, held in folds(samples, key, count):
         fit = fit_group([samples[place] for place in kept])
@@ -177,7 +177,7 @@ def fitted_profile(samples: Sequence[Sample], nominal: ProfileSpec) -> tuple[Pro
             "prefill_power_fraction": nominal.prefill_power_fraction,
             "sources": {
                 "fit": Source(
-                    title="Fitted by `rooflinellm calibrate` to hardware_db/measurements; each row there names its source"
+                    title="Fitted by `rooflinellm calibrate` to hardware_db/measurements, whose rows name their sources"
                 )
             },
         }

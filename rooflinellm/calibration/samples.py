@@ -154,7 +154,7 @@ def _entries(plan: Plan, runs: Sequence[Run]) -> Iterator[Entry]:
 
 def _entry(kernel: Kernel, run: Run, names: dict[Level, str], bandwidth: float, peaks: dict[str, float]) -> Entry:
     launches = float(kernel.count * run.passes * (run.logits if kernel.kind == "head" else 1))
-    names = {**names, "regime": MANY if run.tokens > FEW_TOKENS else FEW}
+    names = {**names, "regime": MANY if run.new_tokens > FEW_TOKENS else FEW}
     path = next((path for path in reversed(kernel.paths) if run.tokens >= path.min_tokens), None)
     if path is not None:
         names = {**names, "path": path.key}

@@ -44,7 +44,9 @@ class Score:
     unseen: HeldOut | None
 
 
-def scores(profile: ProfileSpec, held_out: Mapping[str, tuple[Sequence[Sample], Mapping[str, Any]]]) -> tuple[Score, ...]:
+def scores(
+    profile: ProfileSpec, held_out: Mapping[str, tuple[Sequence[Sample], Mapping[str, Any]]]
+) -> tuple[Score, ...]:
     """Errors by population; one vote a series, devices weigh the same.
 
     Parameters

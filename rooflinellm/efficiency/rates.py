@@ -15,7 +15,7 @@ from rooflinellm.specs.profile import Factors, KernelGroup, Level, ProfileSpec
 Names = Mapping[Level, str]
 
 FEW_TOKENS = 8
-"""Tokens up to which a pass counts as one of few tokens, served by matrix-vector kernels. [token]"""
+"""Tokens of a sequence up to which a pass counts as one of few tokens: a decode step or a very short prompt. [token]"""
 FEW, MANY = "few", "many"
 """Names on the level `regime`."""
 

@@ -152,7 +152,7 @@ def expect(kernel: Kernel, runs: Sequence[Run], skew: Any) -> Expectation:
             run_memory, run_compute = _expect_product(kernel, run, skew)
             run_busy = maximum(run_memory, run_compute)
         launched = run.passes if kernel.kind != "head" else run.passes * run.logits
-        floor = floor + launched * where(run.tokens > FEW_TOKENS, kernel.floor_many_s, kernel.floor_s)
+        floor = floor + launched * where(run.new_tokens > FEW_TOKENS, kernel.floor_many_s, kernel.floor_s)
         memory, compute, busy = memory + run_memory, compute + run_compute, busy + run_busy
     return Expectation(floor, memory, compute, busy)
 

@@ -9,8 +9,9 @@ from pydantic import Field
 from rooflinellm.specs.common import Entry, Positive, Spec
 
 Level = Literal["kind", "regime", "path", "encoding", "memory_type", "cores", "architecture", "device", "era"]
-"""What a factor may depend on: operator kind, few or many tokens in a pass, compute path, encoding of the weights, and
-properties of the device (cores of CPUs to the nearest power of two), and the age of the engine's build."""
+"""What a factor may depend on: operator kind, few or many tokens of a sequence in a pass, compute path, encoding of
+the weights, and properties of the device (cores of CPUs to the nearest power of two), and the age of the engine's
+build."""
 
 
 class Factors(Spec):
