@@ -95,7 +95,7 @@ def plan_of(name: str, device: str, model_name: str = "llama-3.1-8b", **more: An
         catalog.weight_format(fmt, spec.format_families),
         more.pop("spec", spec),
         choose_backend(spec, system.device, backend),
-        catalog.profile("nominal"),
+        catalog.profiles("nominal"),
         catalog.encodings(),
         kv=more.pop("kv", spec.kv.default),
         build=build,

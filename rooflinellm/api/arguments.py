@@ -68,6 +68,15 @@ def share(name: str, value: Any) -> float:
     raise InvalidRequest(f"{value!r:.60} is not a number from 0 to 1", where=name)
 
 
+def positive(name: str, value: Any) -> float:
+    """A finite number above 0."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        number = float(value)
+        if 0 < number < math.inf:
+            return number
+    raise InvalidRequest(f"{value!r:.60} is not a number above 0", where=name)
+
+
 def one_of(name: str, value: Text, allowed: Sequence[str]) -> Text:
     """One of some words."""
     if value not in allowed:

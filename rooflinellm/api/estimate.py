@@ -12,7 +12,7 @@ from typing import Any
 from rooflinellm import catalog
 from rooflinellm._numeric import anywhere, every, is_array, largest, round_up
 from rooflinellm.api import lookup
-from rooflinellm.api.arguments import at_least_one, count, one_of, scalar_count, seconds, share, shown
+from rooflinellm.api.arguments import at_least_one, count, one_of, positive, scalar_count, seconds, share, shown
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
 from rooflinellm.api.overrides import has_arrays, override
@@ -162,7 +162,7 @@ def estimate(
     }
     chunk = prefill_chunk if prefill_chunk is not None else options.ubatch
     chunk = None if chunk is None else scalar_count("prefill_chunk", chunk)
-    plan = _plan(model, hardware, weights, kv, engine, chunk, overrides)
+    plan = _plan(model, hardware, weights, kv, engine, chunk, options, overrides)
     request = Request(
         prompt_tokens=counts["prompt_tokens"],
         output_tokens=counts["output_tokens"],
@@ -266,26 +266,29 @@ def _plan(
     kv: str | None,
     engine: str | None,
     chunk: int | None,
+    options: Options,
     overrides: Mapping[str, Any] | None,
 ) -> Plan:
     """Compile, or take the plan that was compiled before from the same entries."""
     model, system = lookup.model(model), lookup.system(hardware)
     fmt, engine_spec, backend, build_date = choose(model, weights, engine)
+    make = partial(build, fmt=fmt, engine=engine_spec, backend=backend, kv=kv, chunk=chunk)
+    make = partial(make, build_date=build_date, options=options)
     if overrides:
-        return build(*override(model, system, overrides), fmt, engine_spec, backend, kv, chunk, build_date)
+        return make(*override(model, system, overrides))
     entries_key = (id(model), id(system.device), system.count, id(system.host), id(fmt), id(engine_spec))
-    key = (*entries_key, backend, build_date, kv, chunk)
+    key = (*entries_key, backend, build_date, kv, chunk, options.mla, options.power_limit_w)
     kept = _plans.get(key)
-    if kept is not None and kept.system.device is system.device:
-        return kept
-    plan = build(model, system, fmt, engine_spec, backend, kv, chunk, build_date)
-    _plans[key] = plan
+    if kept is not None and kept[0].device is system.device:
+        return kept[1]
+    plan = make(model, system)
+    _plans[key] = (system, plan)
     if len(_plans) > PLANS_KEPT:
         _plans.popitem(last=False)
     return plan
 
 
-_plans: OrderedDict[Any, Plan] = OrderedDict()
+_plans: OrderedDict[Any, tuple[SystemSpec, Plan]] = OrderedDict()
 
 
 def build(
@@ -297,8 +300,14 @@ def build(
     kv: str | None,
     chunk: int | None,
     build_date: str | None = None,
+    options: Options | None = None,
 ) -> Plan:
     """Compile a plan from settled entries; errors as in `estimate`."""
+    options = options or Options()
+    if options.power_limit_w is not None:
+        limit = positive("power_limit_w", options.power_limit_w)
+        system = system.model_copy(update={"device": system.device.with_power_limit(limit)})
+    form = None if options.mla is None else one_of("mla", options.mla, ("absorbed", "expanded"))
     if system.count > 1 and engine.several_devices != "layer_split":
         raise InvalidRequest(
             f"{engine.id} spreads over {system.count} devices by tensor parallelism, which is not available yet",
@@ -315,6 +324,7 @@ def build(
         catalog.encodings(),
         kv=kv or engine.kv.default,
         prefill_chunk=chunk,
+        expanded=form == "expanded",
         build=build_date,
     )
 

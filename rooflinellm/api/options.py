@@ -28,6 +28,8 @@ class Options:
         Sliding-window layers hold every token, as with llama.cpp's ``--swa-full``.
     mla : {'absorbed', 'expanded'}, optional
         Form of latent attention.
+    power_limit_w : float, optional
+        Power a device is limited to: compute scales with its square root, bandwidth does not. [W]
     """
 
     first_token: Literal["prefill", "extra_step"] = "prefill"
@@ -38,3 +40,4 @@ class Options:
     kv_unified: bool | None = None
     swa_full: bool = False
     mla: Literal["absorbed", "expanded"] | None = None
+    power_limit_w: float | None = None

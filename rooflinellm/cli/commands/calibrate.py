@@ -18,7 +18,7 @@ from rooflinellm.cli.output import Output, output_options
 @click.option("--quality", metavar="ABC", default="AB", help="Qualities of results to fit.  [default: AB]")
 @output_options
 def command(files: tuple[str, ...], out: str | None, quality: str, output: Output) -> int:
-    """Fit an efficiency profile, and say how it does on what it has not seen.
+    """Fit an efficiency profile to measured results, and score it.
 
     FILE is as for `validate`. Without one, the results that come with the program are fitted, which gives the profile
     that comes with it, byte for byte.
