@@ -11,7 +11,7 @@ import numpy as np
 
 from rooflinellm.efficiency.rates import FEW, FEW_TOKENS, MANY
 from rooflinellm.engine.compile import VECTOR_PEAK
-from rooflinellm.engine.evaluate import Run, attended_work, moved_bytes, multiplied
+from rooflinellm.engine.evaluate import Passes, Run, attended_work, moved_bytes, multiplied
 from rooflinellm.engine.plan import Kernel, Plan
 from rooflinellm.errors import RooflineError
 from rooflinellm.measurements.evaluate import Evaluator
@@ -117,11 +117,11 @@ def _sample(row: Row, resolved: Resolved, evaluator: Evaluator) -> Sample | None
         return None
     plan, request = evaluator.plan(resolved), evaluator.request(resolved)
     if quantity.of == "prefill":
-        runs = request.prefill_runs(plan.prefill_chunk)
+        passes = request.prefill_passes(plan.prefill_chunk)
         counted = request.sequences * request.computed_tokens
     else:
         steps = max(request.decode_steps, 1)
-        runs = request.decode_runs(steps)
+        passes = request.decode_passes(steps)
         counted = request.sequences * steps
     predicted = evaluator.predict(resolved)
     measured = counted * quantity.scale / quantity.measured
@@ -137,23 +137,23 @@ def _sample(row: Row, resolved: Resolved, evaluator: Evaluator) -> Sample | None
         phase=quantity.of,
         measured_s=measured,
         ideal_s=counted * quantity.scale / predicted.ideal if predicted.ideal else 0.0,
-        entries=tuple(_entries(plan, runs)),
+        entries=tuple(_entries(plan, passes)),
     )
 
 
-def _entries(plan: Plan, runs: Sequence[Run]) -> Iterator[Entry]:
+def _entries(plan: Plan, passes: Passes) -> Iterator[Entry]:
     device = plan.system.device
     for kernel, row in zip(plan.kernels, plan.layout.rows, strict=True):
         names: dict[Level, str] = {**plan.rates.names, "kind": kernel.kind}
         if row.encoding is not None:
             names["encoding"] = row.encoding
-        for run in runs:
+        for run in passes.of(kernel):
             if run.passes > 0:
                 yield _entry(kernel, run, names, device.memory_bandwidth_bytes_per_s, device.peaks)
 
 
 def _entry(kernel: Kernel, run: Run, names: dict[Level, str], bandwidth: float, peaks: dict[str, float]) -> Entry:
-    launches = float(kernel.count * run.passes * (run.logits if kernel.kind == "head" else 1))
+    launches = float(kernel.count * run.passes * (min(run.logits, 1) if kernel.kind == "head" else 1))
     names = {**names, "regime": MANY if run.new_tokens > FEW_TOKENS else FEW}
     path = next((path for path in reversed(kernel.paths) if run.tokens >= path.min_tokens), None)
     if path is not None:

@@ -6,7 +6,6 @@ run of one-token passes; the cache grows by `new_tokens` from pass to pass. So a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +30,7 @@ class Run:
         Number of passes, n. [-]
     cached : array_like
         Tokens in each sequence's cache before the first pass. [token]
-    logits : int
+    logits : array_like
         Positions of a sequence whose logits a pass computes: 1, or 0 for a chunk that is not the last. [-]
     """
 
@@ -39,12 +38,38 @@ class Run:
     new_tokens: Any
     passes: Any
     cached: Any
-    logits: int = 1
+    logits: Any = 1
 
     @property
     def tokens(self) -> Any:
         """Tokens of a pass over all sequences. [token]"""
         return self.sequences * self.new_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """The passes of a phase, as products with weights see them and as attention does.
+
+    An engine fills a chunk with tokens of whatever prompts are waiting, prompt after prompt: `packed` counts the chunks
+    of all of them in a row, while each sequence's own tokens meet its own cache, chunk by chunk, in `by_sequence`.
+
+    Attributes
+    ----------
+    packed, by_sequence : tuple of Run
+        They compute the same tokens.
+    """
+
+    packed: tuple[Run, ...]
+    by_sequence: tuple[Run, ...]
+
+    @property
+    def count(self) -> Any:
+        """Passes through the model. [-]"""
+        return sum(run.passes for run in self.packed)
+
+    def of(self, kernel: Kernel) -> tuple[Run, ...]:
+        """The passes as an operator sees them."""
+        return self.by_sequence if kernel.kind in ("attention", "recurrent") else self.packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +94,14 @@ class Expectation:
     busy_s: Any
 
 
-def work(kernel: Kernel, runs: Sequence[Run]) -> Work:
+def work(kernel: Kernel, passes: Passes) -> Work:
     """FLOPs and bytes that cannot be avoided: no activations, logits or cache writes; k experts whatever the batch.
 
     Parameters
     ----------
     kernel : Kernel
         The operator.
-    runs : sequence of Run
+    passes : Passes
         The passes.
 
     Returns
@@ -85,7 +110,7 @@ def work(kernel: Kernel, runs: Sequence[Run]) -> Work:
     """
     flops: Any = 0
     read: Any = 0
-    for run in runs:
+    for run in passes.of(kernel):
         if kernel.kind == "attention":
             pairs, tokens = _attended(kernel, run)
             flops = flops + run.sequences * _attention_flops(kernel, run, pairs)
@@ -121,18 +146,18 @@ def _attention_flops(kernel: Kernel, run: Run, pairs: Any) -> Any:
 def multiplied(kernel: Kernel, run: Run) -> tuple[Any, Any]:
     """Tokens that a pass multiplies the weights with, and how often it reads them at least. [token], [-]"""
     if kernel.kind == "head":
-        return run.sequences * run.logits, run.logits
+        return run.sequences * run.logits, minimum(run.logits, 1)
     return run.tokens, kernel.active if kernel.kind == "experts" else 1
 
 
-def expect(kernel: Kernel, runs: Sequence[Run], skew: Any) -> Expectation:
+def expect(kernel: Kernel, passes: Passes, skew: Any) -> Expectation:
     """Time that an operator is expected to take: floor + max(bytes / (eta b), FLOPs / (eta P)) for each pass.
 
     Parameters
     ----------
     kernel : Kernel
         The operator.
-    runs : sequence of Run
+    passes : Passes
         The passes.
     skew : array_like
         Routing skew of a mixture, 0 uniform … 1 all tokens agree. [-]
@@ -145,14 +170,15 @@ def expect(kernel: Kernel, runs: Sequence[Run], skew: Any) -> Expectation:
     memory: Any = 0.0
     compute: Any = 0.0
     busy: Any = 0.0
-    for run in runs:
+    for run in passes.packed:
+        launched = run.passes if kernel.kind != "head" else run.passes * minimum(run.logits, 1)
+        floor = floor + launched * where(run.new_tokens > FEW_TOKENS, kernel.floor_many_s, kernel.floor_s)
+    for run in passes.of(kernel):
         if kernel.kind == "attention":
             run_memory, run_compute, run_busy = _expect_attention(kernel, run)
         else:
             run_memory, run_compute = _expect_product(kernel, run, skew)
             run_busy = maximum(run_memory, run_compute)
-        launched = run.passes if kernel.kind != "head" else run.passes * run.logits
-        floor = floor + launched * where(run.new_tokens > FEW_TOKENS, kernel.floor_many_s, kernel.floor_s)
         memory, compute, busy = memory + run_memory, compute + run_compute, busy + run_busy
     return Expectation(floor, memory, compute, busy)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm import roofline
 from rooflinellm._numeric import ceil_div, divide, largest, maximum, minimum, where
-from rooflinellm.engine.evaluate import Expectation, Run, Work, expect, ideal_memory_s, work
+from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work, expect, ideal_memory_s, work
 from rooflinellm.engine.plan import Kernel, Plan
 from rooflinellm.results import OperatorCost, Phase, Prediction
 from rooflinellm.roofline import Overlap
@@ -72,27 +71,34 @@ class Request:
         """Tokens of a sequence after the last. [token]"""
         return self.context_tokens + self.prompt_tokens + self.output_tokens
 
-    def prefill_runs(self, chunk: Any) -> tuple[Run, ...]:
-        """Prefill as full chunks without logits and a last one with; None is a single pass.
+    def prefill_passes(self, chunk: Any) -> Passes:
+        """Prefill in chunks of so many tokens, of all sequences together; None is a single pass.
 
-        A chunk is of all sequences together; B S tokens take ceil(B S / chunk) passes, and each sequence has an equal
-        share in each.
+        B prompts of S tokens take ceil(B S / chunk) passes; the last token of each prompt has logits.
         """
-        new, cached = self.computed_tokens, self.prefill_start
-        last_pass = where(new > 0, 1, 0)
+        new, cached, sequences = self.computed_tokens, self.prefill_start, self.sequences
         if chunk is None:
-            return (Run(self.sequences, new, last_pass, cached),)
-        count = maximum(ceil_div(self.sequences * new, chunk), 1)
-        before, share = count - 1, where(self.sequences > 1, new // count, chunk)
-        done = before * share
-        return (
-            Run(self.sequences, share, before, cached, logits=0),
-            Run(self.sequences, new - done, last_pass, cached + done),
-        )
+            whole = (Run(sequences, new, where(new > 0, 1, 0), cached),)
+            return Passes(whole, whole)
+        alone = _chunks(1, new, chunk, cached)
+        by_sequence = tuple(replace(run, sequences=sequences) for run in alone)
+        packed = _chunks(1, sequences * new, chunk, cached)
+        return Passes((packed[0], replace(packed[1], logits=sequences)), by_sequence)
 
-    def decode_runs(self, steps: Any) -> tuple[Run, ...]:
+    def decode_passes(self, steps: Any) -> Passes:
         """Decode as one-token passes."""
-        return (Run(self.sequences, 1, steps, self.decode_start),)
+        runs = (Run(self.sequences, 1, steps, self.decode_start),)
+        return Passes(runs, runs)
+
+
+def _chunks(sequences: Any, new: Any, chunk: Any, cached: Any) -> tuple[Run, Run]:
+    """Full chunks without logits, and the last one with."""
+    before = maximum(ceil_div(new, chunk) - 1, 0)
+    done = before * chunk
+    return (
+        Run(sequences, chunk, before, cached, logits=0),
+        Run(sequences, new - done, where(new > 0, 1, 0), cached + done),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +122,8 @@ class PhaseTime:
 
 def phase_time(
     plan: Plan,
-    ideal_runs: Sequence[Run],
-    expected_runs: Sequence[Run],
+    ideal_passes: Passes,
+    expected_passes: Passes,
     request: Request,
     *,
     ideal_scale: Any = 1,
@@ -129,7 +135,7 @@ def phase_time(
     ----------
     plan : Plan
         The plan.
-    ideal_runs, expected_runs : sequence of Run
+    ideal_passes, expected_passes : Passes
         Passes of the ideal and of the expectation; they compute the same tokens.
     request : Request
         For routing skew and overlap.
@@ -141,7 +147,7 @@ def phase_time(
     PhaseTime
     """
     machine = plan.machine
-    works = tuple(work(kernel, ideal_runs) for kernel in plan.kernels)
+    works = tuple(work(kernel, ideal_passes) for kernel in plan.kernels)
     flops: Any = sum(item.flops for item in works)
     read: Any = sum(item.read_bytes for item in works)
     compute: Any = sum(
@@ -149,10 +155,9 @@ def phase_time(
         for item, kernel in zip(works, plan.kernels, strict=True)
         if kernel.ideal_key
     )
-    passes: Any = sum(run.passes for run in ideal_runs)
-    memory = ideal_memory_s(read, passes, machine, machine.devices)
+    memory = ideal_memory_s(read, ideal_passes.count, machine, machine.devices)
     ideal = maximum(compute, memory) / ideal_scale
-    expectations = tuple(expect(kernel, expected_runs, request.skew) for kernel in plan.kernels)
+    expectations = tuple(expect(kernel, expected_passes, request.skew) for kernel in plan.kernels)
     floor: Any = sum(item.floor_s for item in expectations)
     if request.overlap == "operator":
         busy: Any = sum(item.busy_s for item in expectations)
@@ -174,7 +179,7 @@ def phase_time(
         expectations=expectations,
         ideal_scale=ideal_scale,
         expected_scale=expected_scale,
-        pass_tokens=int(largest(run.tokens for run in expected_runs)),
+        pass_tokens=int(largest(run.tokens for run in expected_passes.packed)),
         overlap=request.overlap,
     )
 
@@ -182,16 +187,15 @@ def phase_time(
 def prefill_time(plan: Plan, request: Request) -> PhaseTime:
     """Prefill of the batch's prompts together; over several devices its chunks are pipelined."""
     devices = plan.machine.devices
-    expected_runs = request.prefill_runs(plan.prefill_chunk)
+    passes = request.prefill_passes(plan.prefill_chunk)
     scale: Any = 1
     if devices > 1:
-        passes: Any = sum(run.passes for run in expected_runs)
-        in_flight = maximum(minimum(passes, max(plan.engine.batch_tokens // plan.prefill_chunk, 1)), 1)
+        in_flight = maximum(minimum(passes.count, max(plan.engine.batch_tokens // plan.prefill_chunk, 1)), 1)
         scale = in_flight * devices / (in_flight + devices - 1)
     return phase_time(
         plan,
-        request.prefill_runs(request.chunk),
-        expected_runs,
+        request.prefill_passes(request.chunk),
+        passes,
         request,
         ideal_scale=where(request.computed_tokens * request.sequences > 1, devices, 1),
         expected_scale=scale,
@@ -200,9 +204,9 @@ def prefill_time(plan: Plan, request: Request) -> PhaseTime:
 
 def decode_time(plan: Plan, request: Request, steps: Any) -> PhaseTime:
     """Decode steps; the layers of one sequence run one device after the other, more sequences may be pipelined."""
-    runs = request.decode_runs(steps)
+    passes = request.decode_passes(steps)
     scale = where(request.sequences > 1, plan.machine.devices, 1)
-    return phase_time(plan, runs, runs, request, ideal_scale=scale)
+    return phase_time(plan, passes, passes, request, ideal_scale=scale)
 
 
 def time_prediction(time: PhaseTime, factor: float, basis: str) -> Prediction:
