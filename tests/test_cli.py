@@ -85,7 +85,7 @@ def test_the_first_screen_answers_the_four_questions(run: Run) -> None:
     assert [line.split()[0] for line in lines[3:5]] == ["512", "8,192"]
     (growing,) = [line for line in lines if line.startswith("as the context fills")]
     assert growing.split()[4:] == ["0", "4k", "16k", "32k", "64k", "128k"]
-    assert "basis: nominal" in answer.out
+    assert "basis: calibrated" in answer.out
     assert "llama-bench" in answer.out
 
 
