@@ -37,7 +37,7 @@ def sample(number: int, device: str, architecture: str, memory_s: float, launche
     names: dict[Any, str] = {"kind": "linear", "regime": FEW, "architecture": architecture, "device": device}
     entry = Entry(names, launches, memory_s, 0.0, 0.0, math.inf)
     time = memory_s / efficiency + launches * 12e-6
-    return Sample(f"{number}", "e:b", "decode", device, f"series {number}", "decode", time, memory_s, (entry,))
+    return Sample(f"{number}", "e:b", "decode", device, f"series {number}", "decode", 1, time, memory_s, (entry,))
 
 
 def made_up(count: int = 120) -> list[Sample]:
@@ -136,7 +136,8 @@ def test_a_measured_device_has_a_narrower_interval_than_an_unseen_one() -> None:
     seen = rates(catalog.profiles(), rl.hardware("rtx-4090"), "llama.cpp", "cuda")
     unseen = rates(catalog.profiles(), rl.hardware("rtx-4080-super"), "llama.cpp", "cuda")
     assert seen.evidence > 0 == unseen.evidence
-    assert seen.decode_interval < unseen.decode_interval
+    assert seen.decode_interval(1) < unseen.decode_interval(1)
+    assert seen.decode_interval(1) <= seen.decode_interval(8)
     assert rl.estimate("llama-3.1-8b", "rtx-4080-super").decode.time_s.basis == "calibrated"
 
 

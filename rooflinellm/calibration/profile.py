@@ -121,14 +121,23 @@ def kernel_group(name: str, samples: Sequence[Sample], source: str) -> tuple[Ker
     }
     widths: dict[str, float] = {}
     for phase in PHASES:
-        chosen = [place for place, sample in enumerate(samples) if sample.phase == phase]
+        chosen = [place for place, each in enumerate(samples) if each.phase == phase and not _batched(each)]
         part = [samples[place] for place in chosen]
         weights = _device_weights(part)
         for regime, suffix in (("seen", ""), ("unseen", "_unseen")):
             errors = log_errors(part, times[regime][chosen]) if part else np.array([])
             widths[phase + suffix] = round(half_width(errors, weights), 3)
+    batched = [place for place, sample in enumerate(samples) if _batched(sample)]
+    if batched:
+        part = [samples[place] for place in batched]
+        widths["decode_batched"] = round(half_width(log_errors(part, times["seen"][batched]), _device_weights(part)), 3)
     engine, _, backend = name.partition(":")
     return _group(fit, engine, backend, Interval(**widths, source=source), source), times
+
+
+def _batched(sample: Sample) -> bool:
+    """Several sequences decode side by side, which is less certain than one by itself."""
+    return sample.phase == "decode" and sample.sequences > 1
 
 
 def _group(fit: GroupFit, engine: str, backend: str, interval: Interval, source: str) -> KernelGroup:

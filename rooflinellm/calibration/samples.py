@@ -61,6 +61,8 @@ class Sample:
         What it is counted under.
     phase : str
         ``prefill`` or ``decode``.
+    sequences : int
+        Sequences side by side. [-]
     measured_s : float
         Time of the phase. [s]
     ideal_s : float
@@ -75,6 +77,7 @@ class Sample:
     device: str
     series: str
     phase: str
+    sequences: int
     measured_s: float
     ideal_s: float
     entries: tuple[Entry, ...]
@@ -135,6 +138,7 @@ def _sample(row: Row, resolved: Resolved, evaluator: Evaluator) -> Sample | None
         device=resolved.system.name,
         series=repr(series(row, resolved)),
         phase=quantity.of,
+        sequences=request.sequences,
         measured_s=measured,
         ideal_s=counted * quantity.scale / predicted.ideal if predicted.ideal else 0.0,
         entries=tuple(_entries(plan, passes)),

@@ -72,12 +72,17 @@ def scores(
 
 def _score(population: str, lines: Sequence[tuple[Sample, float, float, Interval]]) -> Score:
     counts = Counter(sample.device for sample, *_ in lines)
-    seen = [(sample, time, getattr(interval, sample.phase)) for sample, time, _, interval in lines]
-    unseen = [
-        (sample, time, getattr(interval, f"{sample.phase}_unseen") or getattr(interval, sample.phase))
-        for sample, _, time, interval in lines
-    ]
+    seen = [(sample, time, _factor(sample, interval, "")) for sample, time, _, interval in lines]
+    unseen = [(sample, time, _factor(sample, interval, "_unseen")) for sample, _, time, interval in lines]
     return Score(population, len(lines), len(counts), _held_out(seen, counts), _held_out(unseen, counts))
+
+
+def _factor(sample: Sample, interval: Interval, suffix: str) -> float:
+    """The interval of a sample as `efficiency.rates` gives it."""
+    found: float = getattr(interval, sample.phase + suffix) or getattr(interval, sample.phase)
+    if sample.phase == "decode" and sample.sequences > 1:
+        return max(interval.decode_batched or interval.decode_unseen or interval.decode, found)
+    return found
 
 
 def _held_out(lines: Sequence[tuple[Sample, float, float]], counts: Mapping[str, int]) -> HeldOut | None:

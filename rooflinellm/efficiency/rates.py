@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 from rooflinellm import units
+from rooflinellm._numeric import where
 from rooflinellm.errors import MissingSpec
 from rooflinellm.specs.hardware import HardwareSpec
 from rooflinellm.specs.profile import Factors, KernelGroup, Level, ProfileSpec
@@ -77,11 +79,12 @@ class Rates:
     decode_power_fraction: float
     prefill_power_fraction: float
 
-    @property
-    def decode_interval(self) -> float:
-        """Factor between the expected decode time and either end of its interval. [-]"""
+    def decode_interval(self, sequences: Any) -> Any:
+        """Factor between the expected decode time of a batch and either end of its interval. [-]"""
         interval = self.group.interval
-        return interval.decode if self.evidence else interval.decode_unseen or interval.decode
+        unseen = interval.decode_unseen or interval.decode
+        alone = interval.decode if self.evidence else unseen
+        return where(sequences > 1, max(interval.decode_batched or unseen, alone), alone)
 
     @property
     def prefill_interval(self) -> float:

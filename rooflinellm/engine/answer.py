@@ -72,7 +72,8 @@ def answer(
     prefill = prefill_time(plan, request)
     decode = decode_time(plan, request, shown_steps)
     prefill_s = time_prediction(prefill, rates.prefill_interval, rates.basis)
-    rated_s = time_prediction(decode, rates.decode_interval, rates.basis)
+    width = rates.decode_interval(sequences)
+    rated_s = time_prediction(decode, width, rates.basis)
     tpot = rated_s.scaled(1 / shown_steps)
     decode_s = rated_s.scaled(where(steps > 0, 1, 0))
 
@@ -80,7 +81,7 @@ def answer(
     # Without a prompt the first token is the first decode step; so it is, on top of prefill, in the article's
     # convention.
     first_step = 1 if conventions.first_token == "extra_step" else where(request.prompt_tokens > 0, 0, 1)
-    first = time_prediction(decode_time(plan, request, 1), rates.decode_interval, rates.basis)
+    first = time_prediction(decode_time(plan, request, 1), width, rates.basis)
     ttft = prefill_s + first.scaled(first_step) + before
     counted_twice = where(request.prompt_tokens > 0, 0, where(steps > 0, 1, 0))
     e2e = ttft + decode_s + first.scaled(-1 * counted_twice)

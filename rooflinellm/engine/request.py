@@ -209,7 +209,7 @@ def decode_time(plan: Plan, request: Request, steps: Any) -> PhaseTime:
     return phase_time(plan, passes, passes, request, ideal_scale=scale)
 
 
-def time_prediction(time: PhaseTime, factor: float, basis: str) -> Prediction:
+def time_prediction(time: PhaseTime, factor: Any, basis: str) -> Prediction:
     """Times with their interval: the expected time over and times a factor, never below the ideal. [s]"""
     return Prediction(
         time.ideal_s,

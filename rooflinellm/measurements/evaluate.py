@@ -122,7 +122,7 @@ class Evaluator:
             counted = request.sequences * request.computed_tokens
         else:
             steps = max(request.decode_steps, 1)
-            time, factor = decode_time(plan, request, steps), plan.rates.decode_interval
+            time, factor = decode_time(plan, request, steps), plan.rates.decode_interval(request.sequences)
             counted = request.sequences * steps
         return self._rate(resolved, plan, counted, time.ideal_s, time.expected_s, factor)
 
@@ -151,7 +151,7 @@ class Evaluator:
         low, high = max(expected / factor, ideal), expected * factor
         if quantity.of != "ttft" and request.decode_steps > 0:
             decode = decode_time(plan, request, request.decode_steps)
-            factor = plan.rates.decode_interval
+            factor = plan.rates.decode_interval(request.sequences)
             ideal, expected = ideal + decode.ideal_s, expected + decode.expected_s
             low, high = low + max(decode.expected_s / factor, decode.ideal_s), high + decode.expected_s * factor
         basis = plan.rates.basis
@@ -179,7 +179,7 @@ class Evaluator:
         single = replace(request, sequences=1)
         bound_plan = self._smallest_cache(resolved)
         ideal = decode_time(bound_plan, single, steps).ideal_s / steps
-        factor = plan.rates.decode_interval
+        factor = plan.rates.decode_interval(request.sequences)
         expected = max(expected, ideal)
         bound = ideal if resolved.bounded else None
         return Predicted(bound, expected, max(expected / factor, ideal), expected * factor, plan.rates.basis)
@@ -221,7 +221,7 @@ class Evaluator:
         ideal_decode, ideal_prefill = decode_time(bound_plan, widest, steps), prefill_time(bound_plan, widest)
         busy_s = max(ideal_decode.compute_s + ideal_prefill.compute_s, ideal_decode.memory_s)
         ideal = max(counted * ideal_batch / busy_s, expected)
-        factor = max(plan.rates.decode_interval, plan.rates.prefill_interval)
+        factor = max(plan.rates.decode_interval(request.sequences), plan.rates.prefill_interval)
         return Predicted(
             ideal if resolved.bounded else None,
             expected,

@@ -28,13 +28,15 @@ class Factors(Spec):
 class Interval(Spec):
     """Factors that an expected time is divided and multiplied by for the ends of its interval.
 
-    The `unseen` ones hold for devices that the fit has not seen; None takes the same.
+    The `unseen` ones hold for devices that the fit has not seen, `decode_batched` for several sequences side by side;
+    None takes the wider of the others.
     """
 
     decode: Annotated[float, Field(ge=1)]
     prefill: Annotated[float, Field(ge=1)]
     decode_unseen: Annotated[float, Field(ge=1)] | None = None
     prefill_unseen: Annotated[float, Field(ge=1)] | None = None
+    decode_batched: Annotated[float, Field(ge=1)] | None = None
     source: str
 
 
