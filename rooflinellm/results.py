@@ -270,7 +270,8 @@ class Estimate:
     memory : MemoryPlan
         What must fit.
     energy_j_per_token : Prediction or None
-        Energy of one decoded token at the device's rated power; None where that is not known. [J]
+        Energy of one decoded token at the share of the rated power that the profile names, on every device; its
+        `ideal` is that of the ideal time and no bound. None where the rated power is not known. [J]
     assumptions : tuple of str
         What was taken for granted.
     warnings : tuple of str

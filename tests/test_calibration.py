@@ -127,13 +127,13 @@ def test_the_shipped_profile_is_sound() -> None:
     names = [(group.engines, group.backends) for group in fitted.groups]
     assert len(set(names)) == len(names)
     for group in fitted.groups:
-        assert sum(group.evidence.values()) >= 20
+        assert sum(group.evidence.values()) >= 10  # at least 20 were fitted; those of old builds are no evidence
         assert 1 <= group.interval.decode <= 4
         assert set(group.evidence) and all(count >= 1 for count in group.evidence.values())
 
 
 def test_a_measured_device_has_a_narrower_interval_than_an_unseen_one() -> None:
-    seen = rates(catalog.profiles(), rl.hardware("rtx-4090"), "llama.cpp", "cuda")
+    seen = rates(catalog.profiles(), rl.hardware("l4"), "llama.cpp", "cuda")
     unseen = rates(catalog.profiles(), rl.hardware("rtx-4080-super"), "llama.cpp", "cuda")
     assert seen.evidence > 0 == unseen.evidence
     assert seen.decode_interval(1) < unseen.decode_interval(1)

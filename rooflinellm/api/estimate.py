@@ -194,6 +194,7 @@ def estimate(
         unified=plan.engine.kv.unified if options.kv_unified is None else options.kv_unified,
         full_windows=options.swa_full,
         chunk=plan.prefill_chunk,
+        state_copies=scalar_count("state_copies", options.state_copies),
     )
     conventions = Conventions(
         first_token=one_of("first_token", options.first_token, ("prefill", "extra_step")),

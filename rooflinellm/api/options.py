@@ -28,6 +28,9 @@ class Options:
         Sliding-window layers hold every token, as with llama.cpp's ``--swa-full``.
     mla : {'absorbed', 'expanded'}, optional
         Form of latent attention.
+    state_copies : int
+        Copies of recurrent state that are kept for each sequence, such as one more for each drafted token, to roll
+        rejected ones back to. [-]
     power_limit_w : float, optional
         Power a device is limited to: compute scales with its square root, bandwidth does not. [W]
     """
@@ -40,4 +43,5 @@ class Options:
     kv_unified: bool | None = None
     swa_full: bool = False
     mla: Literal["absorbed", "expanded"] | None = None
+    state_copies: int = 1
     power_limit_w: float | None = None

@@ -84,7 +84,7 @@ class GroupFit:
     logs : dict of Parameter to float
         Logarithm of each factor; of a base, of its value. [-]
     evidence : dict of str to int
-        Samples by device. [-]
+        Samples of current builds, by device. [-]
     """
 
     logs: dict[Parameter, float] = field(default_factory=dict)
@@ -223,7 +223,9 @@ def fit_group(samples: Sequence[Sample], pull: Mapping[Level | Literal["base"], 
         xtol=TOLERANCE,
     )
     logs = {parameter: float(solution.x[column]) for parameter, column in index.items()}
-    return GroupFit(logs, dict(sorted(Counter(sample.device for sample in samples).items())))
+    # What only builds of an older era have shown is no evidence of how a current one does.
+    current = Counter(sample.device for sample in samples if "era" not in sample.entries[0].names)
+    return GroupFit(logs, dict(sorted(current.items())))
 
 
 def predict(fit: GroupFit, samples: Sequence[Sample]) -> Any:

@@ -116,7 +116,9 @@ def _evidence(plan: Plan) -> str:
     if plan.rates.basis == "nominal":
         return ""
     seen = plan.rates.evidence
-    return f" (fitted on {seen:,} series of this device)" if seen else " (this device unseen; its family's values)"
+    if seen:
+        return f" (fitted on {seen:,} series of this device)"
+    return " (this device not seen under current builds; its family's values)"
 
 
 def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[str, ...]:

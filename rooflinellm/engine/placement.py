@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from rooflinellm._numeric import ceil_div
 from rooflinellm.engine.layout import Layout
 from rooflinellm.engine.plan import Cache, DeviceShare, Kernel
 
@@ -14,7 +15,8 @@ def split_by_layers(
 ) -> tuple[DeviceShare, ...]:
     """Split a model evenly by layers over equal devices, in order.
 
-    The head counts as one more layer behind the last, as llama.cpp counts it; the embedding lies on the first device.
+    The head counts as one more layer behind the last, and a layer on the border goes to the earlier device, as
+    llama.cpp does both; the embedding is counted on the first device.
 
     Parameters
     ----------
@@ -33,7 +35,7 @@ def split_by_layers(
         One for each device; weights and cache add up to the model's.
     """
     sizes = [*layout.layer_bytes, layout.head_bytes]
-    bounds = [round(device * len(sizes) / devices) for device in range(devices + 1)]
+    bounds = [ceil_div(device * len(sizes), devices) for device in range(devices + 1)]
     spans = [range(start, stop) for start, stop in pairwise(bounds)]
     scale = resident_weight_bytes / layout.resident_bytes
     weights = [round(sum(sizes[span.start : span.stop]) * scale) for span in spans]

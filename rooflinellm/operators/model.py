@@ -18,6 +18,9 @@ from .recipe import ModelTraits, traits_of
 from .stored import check
 from .tensors import Tensor
 
+MXFP4_EXPERTS = "hf:mxfp4"
+"""Published format of models whose experts alone are in MXFP4."""
+
 
 @cache
 def packaged_encodings() -> Encodings:
@@ -151,7 +154,12 @@ class ModelSpec:
     @cached_property
     def traits(self) -> ModelTraits:
         """What a weight format may ask about the model."""
-        return traits_of(self.layer_tensors, gqa=self._gqa, tied_embeddings=self.tied_embeddings)
+        return traits_of(
+            self.layer_tensors,
+            gqa=self._gqa,
+            tied_embeddings=self.tied_embeddings,
+            mxfp4_experts=self.native_format == MXFP4_EXPERTS,
+        )
 
     def kv_bytes_per_token(self, kv: str = "f16") -> int:
         """KV cache of one token, over all layers of a context that is still growing.

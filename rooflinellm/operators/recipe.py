@@ -18,6 +18,9 @@ from rooflinellm.specs.formats import Condition, Encoding, FormatSpec, LayerChoi
 OUTSIDE = -1
 """Layer of a tensor outside the layers: embedding, final norm, head."""
 
+KEPT_EXPERTS = "mxfp4"
+"""Encoding of experts that are published in it: requantising them would lose quality and save nothing."""
+
 _VALUE_CLASSES = frozenset({"attn_v", "attn_qkv", "attn_kv_b"})
 """Classes that llama.cpp's quantiser counts and treats as the projection of values."""
 
@@ -36,6 +39,8 @@ class ModelTraits:
         Routed experts of a layer, the most of any layer; 0 in a dense model. [-]
     tied_embeddings : bool
         Whether the head is the input embedding.
+    mxfp4_experts : bool
+        Whether the maker publishes the experts in MXFP4: every GGUF mix then keeps them.
     value_tensors : tuple of int
         Tensors of each layer that count as projections of values (``attn_v``, ``attn_qkv``, ``attn_kv_b``); empty where
         every layer has one. [-]
@@ -47,11 +52,14 @@ class ModelTraits:
     gqa: int
     experts: int
     tied_embeddings: bool
+    mxfp4_experts: bool = False
     value_tensors: tuple[int, ...] = ()
     down_tensors: tuple[int, ...] = ()
 
 
-def traits_of(layers: Sequence[Sequence[Tensor]], *, gqa: int, tied_embeddings: bool) -> ModelTraits:
+def traits_of(
+    layers: Sequence[Sequence[Tensor]], *, gqa: int, tied_embeddings: bool, mxfp4_experts: bool = False
+) -> ModelTraits:
     """Traits of a model from the tensors of its layers.
 
     Parameters
@@ -75,6 +83,7 @@ def traits_of(layers: Sequence[Sequence[Tensor]], *, gqa: int, tied_embeddings: 
         gqa=gqa,
         experts=max(stacked, default=0),
         tied_embeddings=tied_embeddings,
+        mxfp4_experts=mxfp4_experts,
         value_tensors=() if set(values) == {1} else values,
         down_tensors=() if set(downs) == {1} else downs,
     )
@@ -262,6 +271,8 @@ def encoding_of(
     """
     if tensor.use == "vector":
         return fmt.vectors
+    if traits.mxfp4_experts and fmt.family == "gguf" and tensor.name.endswith("_exps"):
+        return KEPT_EXPERTS
     rule = next(rule for rule in fmt.rules if _holds(rule, tensor, layer, traits))
     name, fallback = rule.encoding, rule.fallback
     while (step := _step(name, fallback, tensor.columns, fmt, encodings)) != name:

@@ -58,7 +58,7 @@ class KernelGroup(Spec):
     interval : Interval
         Width of the interval.
     evidence : dict
-        Series that the fit saw, by device.
+        Series of current builds that the fit saw, by device.
     """
 
     engines: tuple[str, ...] = ("*",)
