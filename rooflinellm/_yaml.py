@@ -61,6 +61,22 @@ def _construct_float(loader: Any, node: yaml.ScalarNode) -> float:
     return float(loader.construct_scalar(node).replace("_", ""))
 
 
+def _construct_bool(loader: Any, node: yaml.ScalarNode) -> bool:
+    text = loader.construct_scalar(node).lower()
+    if text not in ("true", "false"):
+        raise yaml.constructor.ConstructorError(None, None, f"'{text}' is neither true nor false", node.start_mark)
+    return bool(text == "true")
+
+
+KINDS = ("null", "str", "seq", "map")
+"""Kinds of value that are read as the base class reads them."""
+
+StrictLoader.yaml_constructors = {
+    tag: construct
+    for tag, construct in _Loader.yaml_constructors.items()
+    if tag is None or tag.rpartition(":")[2] in KINDS
+}
+StrictLoader.add_constructor("tag:yaml.org,2002:bool", _construct_bool)
 StrictLoader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 StrictLoader.add_constructor("tag:yaml.org,2002:float", _construct_float)
 
@@ -74,6 +90,8 @@ def read_text(file: Path | Traversable, *, max_bytes: int = MAX_FILE_BYTES) -> s
         Not there, a folder, not readable, not UTF-8, or larger than `max_bytes`.
     """
     try:
+        if isinstance(file, Path) and file.exists() and not file.is_file():
+            raise UnreadableFile("a folder, or no regular file", where=str(file))
         with file.open("rb") as stream:
             data = stream.read(max_bytes + 1)
     except OSError as error:
@@ -108,7 +126,7 @@ def parse(text: str, *, where: str = "text") -> Any:
         line = f", line {mark.line + 1}" if mark else ""
         problem = error.problem or error.context or "invalid YAML"
         raise InvalidSpec(f"no valid YAML: {problem}", where=where + line) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise InvalidSpec(f"no valid YAML: {error}", where=where) from error
     _check_expansion(value, where)
     return value

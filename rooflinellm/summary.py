@@ -19,7 +19,7 @@ def spread(value: Any, write: Callable[[float], str]) -> str:
     if is_array(value) and getattr(value, "size", 1) > 1:
         flat = value.ravel()
         return f"{write(float(flat[0]))} … {write(float(flat[-1]))}"
-    return write(float(value))
+    return write(float(value.item() if is_array(value) else value))
 
 
 def count_text(value: float) -> str:

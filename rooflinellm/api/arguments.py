@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from rooflinellm._numeric import is_array, maximum
@@ -82,6 +82,28 @@ def one_of(name: str, value: Text, allowed: Sequence[str]) -> Text:
     if value not in allowed:
         raise InvalidRequest(f"{value!r:.60} is not one of {', '.join(allowed)}", where=name)
     return value
+
+
+def name_of(name: str, value: Any) -> str:
+    """A name: text that is not empty."""
+    if isinstance(value, str) and value.strip():
+        return value
+    raise InvalidRequest(f"{value!r:.60} is no name", where=name)
+
+
+def together(arguments: Mapping[str, Any]) -> None:
+    """Refuse arrays that do not broadcast together, naming their shapes."""
+    arrays = {name: value for name, value in arguments.items() if is_array(value) or isinstance(value, list | tuple)}
+    if len(arrays) < 2:
+        return
+    import numpy as np
+
+    shapes = {name: np.shape(value) for name, value in arrays.items()}
+    try:
+        np.broadcast_shapes(*shapes.values())
+    except ValueError as error:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise InvalidRequest(f"arrays of these shapes do not broadcast: {listed}", where="arguments") from error
 
 
 def at_least_one(value: Any) -> Any:

@@ -12,7 +12,18 @@ from typing import Any
 from rooflinellm import catalog
 from rooflinellm._numeric import anywhere, every, is_array, largest, round_up
 from rooflinellm.api import lookup
-from rooflinellm.api.arguments import at_least_one, count, one_of, positive, scalar_count, seconds, share, shown
+from rooflinellm.api.arguments import (
+    at_least_one,
+    count,
+    name_of,
+    one_of,
+    positive,
+    scalar_count,
+    seconds,
+    share,
+    shown,
+    together,
+)
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
 from rooflinellm.api.overrides import has_arrays, override
@@ -139,6 +150,8 @@ def estimate(
         draft_tokens=(draft_tokens, 0),
         acceptance=(acceptance, None),
     )
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise InvalidRequest("give a mapping of paths to values", where="overrides")
     if overrides and has_arrays(overrides):
         ask = partial(estimate, model, hardware, weights=weights, kv=kv, engine=engine, options=options)
         ask = partial(ask, prefill_chunk=prefill_chunk)
@@ -160,6 +173,8 @@ def estimate(
         "context_tokens": count("context_tokens", context_tokens, 0, MAX_TOKENS),
         "batch": count("batch", batch, 1, LARGEST_BATCH),
     }
+    together({**counts, "context_limit": context_limit, "queue_s": queue_s, "tokenize_s": tokenize_s})
+    kv = None if kv is None else name_of("kv", kv)
     chunk = prefill_chunk if prefill_chunk is not None else options.ubatch
     chunk = None if chunk is None else scalar_count("prefill_chunk", chunk)
     plan = _plan(model, hardware, weights, kv, engine, chunk, options, overrides)

@@ -82,7 +82,8 @@ def model(name: Name | ModelEntry | ModelSpec) -> ModelSpec:
 
 def _imported(path: Path) -> ModelSpec:
     """The model of a file, read again when the file, or the one beside it, has changed."""
-    files = (path, path / "config.json", path / "hf_quant_config.json", path.with_name("hf_quant_config.json"))
+    path = Path(os.path.abspath(path))  # a name such as `.` has none beside it
+    files = (path, path / "config.json", path / "hf_quant_config.json", path.parent / "hf_quant_config.json")
     stamp = tuple((status.st_ino, status.st_mtime_ns, status.st_size) for status in map(_status, files) if status)
     known = _files.get(path)
     if known is None or known[0] != stamp:

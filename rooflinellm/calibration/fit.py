@@ -155,17 +155,20 @@ class _Design:
         memory_share, compute_share = np.minimum(log["memory"], 0), np.minimum(log["compute"], 0)
         memory = self.memory * np.exp(-memory_share)
         fixed = self.tile_fixed * np.exp(log["half_tokens"])
-        tile = (self.tile + fixed) * np.exp(-compute_share)
-        vector = self.vector * np.exp(-log["few_tokens"])
+        full = self.tile * np.exp(-compute_share)
+        tile = full + fixed * np.exp(-compute_share)
+        few = self.vector * np.exp(-log["few_tokens"])
+        vector = np.maximum(few, full)
         floor = self.launches * np.exp(log["floor_us"])
         by_vector = vector < tile
         compute = np.where(by_vector, vector, tile)
         by_memory = memory >= compute
         by_tile = ~by_memory & ~by_vector
+        by_full = ~by_memory & by_vector & (full > few)
         slopes: dict[Part, Any] = {
             "memory": np.where(by_memory & (log["memory"] < 0), -memory, 0.0),
-            "compute": np.where(by_tile & (log["compute"] < 0), -tile, 0.0),
-            "few_tokens": np.where(~by_memory & by_vector, -vector, 0.0),
+            "compute": np.where((by_tile | by_full) & (log["compute"] < 0), -compute, 0.0),
+            "few_tokens": np.where(~by_memory & by_vector & ~by_full, -few, 0.0),
             "half_tokens": np.where(by_tile, fixed * np.exp(-compute_share), 0.0),
             "floor_us": floor,
         }
@@ -224,7 +227,8 @@ def fit_group(samples: Sequence[Sample], pull: Mapping[Level | Literal["base"], 
     )
     logs = {parameter: float(solution.x[column]) for parameter, column in index.items()}
     # What only builds of an older era have shown is no evidence of how a current one does.
-    current = Counter(sample.device for sample in samples if "era" not in sample.entries[0].names)
+    names = [sample.entries[0].names for sample in samples]
+    current = Counter(name["device"] for name in names if "era" not in name)
     return GroupFit(logs, dict(sorted(current.items())))
 
 

@@ -171,7 +171,7 @@ def _entry(kernel: Kernel, run: Run, names: dict[Level, str], bandwidth: float, 
     if path is None:
         return Entry(names, launches, memory, 0.0, 0.0, math.inf)
     flops = float(run.passes * kernel.flops_per_token)
-    peak, vector_peak = peaks[path.key], peaks.get(VECTOR_PEAK, peaks[kernel.paths[0].key])
+    peak, vector_peak = peaks[path.key], peaks.get(VECTOR_PEAK, math.inf)
     return Entry(
         names,
         launches,

@@ -24,8 +24,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 ok, 1 the answer is no, 2 what was typed, 3 what a file holds, 130 interrupted.
     """
     try:
+        _open_streams()
         from rooflinellm.cli.app import run
 
         return run(argv)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _open_streams() -> None:
+    """Give closed standard streams somewhere to write to, as Python leaves them out."""
+    import os
+    import sys
+
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open as long as the process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -141,7 +142,7 @@ class _Kernels:
             floor_many_s=count * self.rate.floor_s(operator.kind, MANY),
             sustained_bandwidth=self.device.memory_bandwidth_bytes_per_s
             * self.rate.memory(operator.kind, row.encoding),
-            few_tokens_flop_per_s=self._few_tokens(row, rates) if rates else 0.0,
+            few_tokens_flop_per_s=self._few_tokens(row) if rates else 0.0,
             ideal_key="" if paths is None else paths.ideal_key,
             ideal_flop_per_s=0.0 if paths is None else self.device.peak(paths.ideal_key) * self.device.clock_headroom,
             paths=rates,
@@ -175,13 +176,10 @@ class _Kernels:
             for path in paths.expected
         )
 
-    def _few_tokens(self, row: OperatorRow, rates: tuple[PathRate, ...]) -> float:
-        """Rate of matrix-vector kernels, on the vector units; they are no faster than the others at many tokens."""
-        fastest = min(float(path.flop_per_s) for path in rates)
-        vector_peak = self.device.peaks.get(VECTOR_PEAK)
-        if vector_peak is None:
-            return fastest
-        return min(vector_peak * self.rate.few_tokens(row.operator.kind, row.encoding), fastest)
+    def _few_tokens(self, row: OperatorRow) -> float:
+        """Rate of matrix-vector kernels, on the vector units; without a known peak of theirs no limit. [FLOP/s]"""
+        vector_peak = self.device.peaks.get(VECTOR_PEAK, math.inf)
+        return vector_peak * self.rate.few_tokens(row.operator.kind, row.encoding)
 
 
 def _span_name(mixing: Mixing) -> str:

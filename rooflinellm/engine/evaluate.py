@@ -225,7 +225,8 @@ def _compute_s(kernel: Kernel, tokens: Any, pass_tokens: Any, share: Any) -> Any
     """Time to multiply the weights with some tokens: of tile kernels or of matrix-vector kernels, whichever is shorter.
 
     A tile kernel pays for whole tiles: T tokens take (T + T_half) / rate, so that it reaches half of its rate at T_half
-    tokens. In a mixture each of the D experts touched pays: T_half D / k. Matrix-vector kernels take T / rate'.
+    tokens. In a mixture each of the D experts touched pays: T_half D / k. Matrix-vector kernels take T / rate', and are
+    no faster than the others with many tokens.
 
     Parameters
     ----------
@@ -242,11 +243,12 @@ def _compute_s(kernel: Kernel, tokens: Any, pass_tokens: Any, share: Any) -> Any
         [s]
     """
     first, *others = kernel.paths
-    tiles = (tokens + first.half_tokens * share) / first.flop_per_s
+    full, half = first.flop_per_s, first.half_tokens
     for path in others:
-        later = (tokens + path.half_tokens * share) / path.flop_per_s
-        tiles = where(pass_tokens >= path.min_tokens, later, tiles)
-    return kernel.flops_per_token * minimum(tiles, tokens / kernel.few_tokens_flop_per_s)
+        taken = pass_tokens >= path.min_tokens
+        full, half = where(taken, path.flop_per_s, full), where(taken, path.half_tokens, half)
+    few = minimum(kernel.few_tokens_flop_per_s, full)
+    return kernel.flops_per_token * minimum((tokens + half * share) / full, tokens / few)
 
 
 def _expect_attention(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:

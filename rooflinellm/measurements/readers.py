@@ -77,6 +77,8 @@ def parse(text: str, name: str = "text") -> Iterator[Row]:
 
 def _text(path: Path | Traversable, name: str) -> str:
     try:
+        if isinstance(path, Path) and path.exists() and not path.is_file():
+            raise UnreadableFile("a folder, or no regular file", where=name)
         with path.open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
         if data[:2] == GZIP:

@@ -16,8 +16,8 @@ Evidence = Literal["datasheet", "whitepaper", "measured", "third_party", "derive
 """How a value is known, from the maker's own figure down to a recollection that nobody has checked."""
 
 Identifier = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:[-._+][a-z0-9]+)*$", max_length=100)]
-Count = Annotated[int, Field(ge=1, le=10**9)]
-Positive = Annotated[float, Field(gt=0, lt=1e15)]
+Count = Annotated[int, Field(ge=1, le=10**9, strict=True)]
+Positive = Annotated[float, Field(gt=1e-9, lt=1e15, strict=True)]
 
 
 class Spec(BaseModel):
@@ -117,9 +117,16 @@ def validate(model: type[Model], data: Any, *, where: str, text: str | None = No
         line = _yaml.line_of(text, first["loc"]) if text is not None else None
         place = f"{where}, line {line}" if line else where
         met = first.get("input")
-        shown = f" (found {met!r:.60})" if isinstance(met, str | int | float | bool) else ""
+        shown = f" (found {_shown(met)})" if isinstance(met, str | int | float | bool) else ""
         more = f" — and {len(problems) - 1} more" if len(problems) > 1 else ""
         raise InvalidSpec(f"{field}: {first['msg']}{shown}{more}", where=place) from error
+
+
+def _shown(value: str | float) -> str:
+    """A value for a message: whole numbers with thousands of digits cannot be written."""
+    if isinstance(value, int) and abs(value) >= 10**30:
+        return "a number of more than 30 digits"
+    return f"{value!r:.60}"
 
 
 def load(model: type[Model], file: Path | Traversable) -> Model:
