@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Options": "rooflinellm.api.options",
     "calibrate": "rooflinellm.api.calibrate",
+    "check_claim": "rooflinellm.api.check_claim",
     "estimate": "rooflinellm.api.estimate",
     "hardware": "rooflinellm.api.lookup",
     "model": "rooflinellm.api.lookup",

@@ -17,9 +17,12 @@ else:
     Numeric = Any
 
 
+_PLAIN = frozenset({int, float, bool})
+
+
 def is_array(value: Any) -> bool:
     """Tell whether a value is a numpy array (or scalar) rather than a Python number."""
-    return hasattr(value, "dtype")
+    return type(value) not in _PLAIN and hasattr(value, "dtype")
 
 
 def minimum(a: Numeric, b: Numeric) -> Any:

@@ -332,6 +332,11 @@ def profiles(name: Name | ProfileSpec | None = None) -> tuple[ProfileSpec, ...]:
     return (preferred,) if preferred is fallback else (preferred, fallback)
 
 
+def has_user_entries() -> bool:
+    """Tell whether any folder for entries of the user's own exists."""
+    return any(map(os.path.isdir, _resources.user_directories()))
+
+
 def list_hardware(query: str = "") -> tuple[Listed, ...]:
     """Return the devices with every word of the query in id, name or aliases; case, spaces and dashes do not matter."""
     return listed([_DEVICES], query)

@@ -246,7 +246,7 @@ def test_measured_points_are_hollow_and_in_proportion() -> None:
         {"phase": "prefill", "tokens_per_s": 9000, "label": r"my card for $3 and \frac{$"},
         {"phase": "decode", "tokens_per_s": 60, "batch": 8, "hardware": "rtx-4090", "model": LLAMA},
     ]
-    ax = drawn(chart(measured=rows, size=(10, 6), **Q4))
+    ax = drawn(chart(measured=rows, size=(14, 9), **Q4))
     expected = rl.estimate(LLAMA, CARD, **Q4).decode
     mark = line(ax, f"measured-0-{SERIES}")
     x, y = place(mark)

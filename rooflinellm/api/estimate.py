@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -285,7 +286,43 @@ def _plan(
     options: Options,
     overrides: Mapping[str, Any] | None,
 ) -> Plan:
-    """Compile, or take the plan that was compiled before from the same entries."""
+    """Compile, or take the plan that was compiled before from the same names or entries."""
+    named = None if overrides else _named(model, hardware, weights, engine)
+    if named is not None:
+        named = (*named, kv, chunk, options.mla, options.power_limit_w)
+        if named in _named_plans:
+            return _named_plans[named]
+    plan = _compiled(model, hardware, weights, kv, engine, chunk, options, overrides)
+    if named is not None:
+        _named_plans[named] = plan
+        if len(_named_plans) > PLANS_KEPT:
+            _named_plans.popitem(last=False)
+    return plan
+
+
+def _named(*given: Any) -> tuple[Any, ...] | None:
+    """A key of names that lead to packaged entries, which do not change while a program runs.
+
+    None where the user has entries of their own, which may change at any time, or where a name may be a file's.
+    """
+    if not all(name is None or type(name) is str for name in given) or catalog.has_user_entries():
+        return None
+    return None if any(name is not None and os.path.exists(name) for name in given) else given
+
+
+_named_plans: OrderedDict[Any, Plan] = OrderedDict()
+
+
+def _compiled(
+    model: Name | ModelEntry | ModelSpec,
+    hardware: Name | HardwareSpec | SystemSpec,
+    weights: str | FormatSpec | None,
+    kv: str | None,
+    engine: str | None,
+    chunk: int | None,
+    options: Options,
+    overrides: Mapping[str, Any] | None,
+) -> Plan:
     model, system = lookup.model(model), lookup.system(hardware)
     fmt, engine_spec, backend, build_date = choose(model, weights, engine)
     make = partial(build, fmt=fmt, engine=engine_spec, backend=backend, kv=kv, chunk=chunk)

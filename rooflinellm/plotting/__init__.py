@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["describe", "roofline", "save"]
+__all__ = ["describe", "roofline", "save", "validation"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,6 +18,8 @@ def __getattr__(name: str) -> Any:
         from rooflinellm.plotting.style import describe as found
     elif name == "save":
         from rooflinellm.plotting.style import save as found
+    elif name == "validation":
+        from rooflinellm.plotting.validation_chart import validation as found
     else:
         raise AttributeError(f"module 'rooflinellm.plotting' has no attribute '{name}'")
     globals()[name] = found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +12,15 @@ from rooflinellm.cli.inputs import subcommand
 from rooflinellm.cli.output import Output, output_options
 from rooflinellm.cli.terminal import say
 
+if TYPE_CHECKING:
+    from rooflinellm.measurements.accuracy import ValidationResult
+
+KINDS = (".png", ".svg", ".pdf")
+SIZE = (6.0, 6.0)
+"""Width and height. [inch]"""
+RESOLUTION_DPI = 120
+"""Thousands of points stay below 200 kB. [pixel/inch]"""
+FITTED_TO = "results the profile was fitted to"
 GROUPINGS = ("population", "engine", "phase", "device", "model")
 QUALITIES = ("A", "AB", "ABC", "B", "BC", "AC", "C")
 
@@ -22,6 +32,7 @@ QUALITIES = ("A", "AB", "ABC", "B", "BC", "AC", "C")
 )
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--rows", "rows_out", metavar="OUT.csv", help="Also write a line a row, predicted or skipped and why.")
+@click.option("--plot", metavar="OUT.png", help="Also draw a chart: .png, .svg or .pdf; by engine without --by.")
 @click.option(
     "--quality",
     type=click.Choice(QUALITIES, case_sensitive=False),
@@ -29,9 +40,7 @@ QUALITIES = ("A", "AB", "ABC", "B", "BC", "AC", "C")
     default="AB",
     help="Qualities of results to score.  [default: AB]",
 )
-@click.option(
-    "--by", type=click.Choice(GROUPINGS), metavar="GROUP", default="population", help=f"{', '.join(GROUPINGS)}."
-)
+@click.option("--by", type=click.Choice(GROUPINGS), metavar="GROUP", help=f"{', '.join(GROUPINGS)}.")
 @click.option(
     "--max-error", type=click.FloatRange(min=0), metavar="PCT", help="Exit 1 if the median error of all is larger."
 )
@@ -41,7 +50,9 @@ QUALITIES = ("A", "AB", "ABC", "B", "BC", "AC", "C")
 @click.option("--engine", metavar="NAME", help="The engine, where a file does not say.")
 @click.option("--profile", metavar="NAME", help="Efficiency profile to score, in place of the usual one.")
 @output_options
-def command(files: tuple[str, ...], by: Any, max_error: float | None, output: Output, **options: Any) -> int:
+def command(
+    files: tuple[str, ...], plot: str | None, by: Any, max_error: float | None, output: Output, **options: Any
+) -> int:
     """How far predictions are from measured results.
 
     FILE is llama-bench, llama-batched-bench, vLLM or SGLang output, or a CSV table of results; gzipped or not. Without
@@ -49,12 +60,17 @@ def command(files: tuple[str, ...], by: Any, max_error: float | None, output: Ou
     """
     from rooflinellm.api.validate import validate
 
+    target = None if plot is None else _checked(plot)
     result = validate(files or None, **options)
+    grouping: Any = by or "population"
     output.write(
-        tables=lambda: result.tables(by),
-        payload=lambda: result.to_dict(by),
-        records=lambda: [asdict(each) for each in result.by(by)],
+        tables=lambda: result.tables(grouping),
+        payload=lambda: result.to_dict(grouping),
+        records=lambda: [asdict(each) for each in result.by(grouping)],
     )
+    if target is not None:
+        fitted_to = not files and options["profile"] is None
+        _draw(result, target, by or "engine", FITTED_TO if fitted_to else None)
     if max_error is None:
         return 0
     if result.overall is None:
@@ -65,3 +81,31 @@ def command(files: tuple[str, ...], by: Any, max_error: float | None, output: Ou
         say("error", f"the median error of all is {error:.1f} %, more than {max_error:g} %")
         return 1
     return 0
+
+
+def _checked(path: str) -> str:
+    """The path, if a chart can be written there: validation takes a while."""
+    from rooflinellm.errors import InvalidRequest
+
+    target = os.path.expanduser(path)
+    folder = os.path.dirname(target) or "."
+    if not target.lower().endswith(KINDS):
+        raise InvalidRequest(f"'{path}' ends in none of {', '.join(KINDS)}", where="--plot")
+    if os.path.isdir(target) or not os.path.isdir(folder):
+        what = "is a folder" if os.path.isdir(target) else f"would lie in '{folder}', which is no folder"
+        raise InvalidRequest(f"'{path}' {what}", where="--plot")
+    return target
+
+
+def _draw(result: ValidationResult, target: str, by: Any, note: str | None) -> None:
+    from matplotlib.figure import Figure
+
+    from rooflinellm import plotting
+    from rooflinellm.errors import InvalidRequest
+
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = plotting.validation(result, by=by, ax=figure.subplots(), note=note)
+    try:
+        plotting.save(axes, target, dpi=RESOLUTION_DPI)
+    except OSError as error:
+        raise InvalidRequest(f"cannot write '{target}': {error.strerror or error}", where="--plot") from error
