@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
 
+from rooflinellm.cli.files import target_of, write_whole
 from rooflinellm.cli.inputs import subcommand
 from rooflinellm.cli.output import Output, output_options
 
@@ -25,22 +25,10 @@ def command(files: tuple[str, ...], out: str | None, quality: str, output: Outpu
     """
     from rooflinellm.api.calibrate import calibrate
 
+    target = None if out is None else target_of(out, "--out")
     found = calibrate(files or None, quality=quality)
-    if out is not None:
-        _write(Path(out), found.to_yaml())
+    if target is not None:
+        write_whole(target, "--out", lambda path: path.write_text(found.to_yaml(), encoding="utf-8"))
     records: list[dict[str, Any]] = [asdict(score) for score in found.scores]
     output.write(tables=lambda: [found.table()], payload=lambda: {"scores": records}, records=lambda: records)
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a whole file or none."""
-    from rooflinellm.errors import InvalidRequest
-
-    partial = path.with_name(path.name + ".part")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise InvalidRequest(f"cannot write: {error.strerror or error}", where=str(path)) from error

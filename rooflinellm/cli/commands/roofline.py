@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
+from rooflinellm.cli.files import CHARTS, target_of, write_whole
 from rooflinellm.cli.inputs import COUNT, COUNTS, subcommand, workload_options
 from rooflinellm.cli.output import Output, output_options
 
-KINDS = (".png", ".svg", ".pdf")
 SIZE = (8.0, 5.0)
 """Width and height. [inch]"""
 
@@ -45,7 +45,7 @@ def command(
 
     Prints the file's name and what the chart shows, in words.
     """
-    target = _checked(path)
+    target = target_of(path, "--output", CHARTS)
     from matplotlib.figure import Figure
 
     from rooflinellm import plotting
@@ -60,7 +60,7 @@ def command(
         **{name: value for name, value in given.items() if value is not None},
         **keywords,
     )
-    _write(target, lambda file: plotting.save(axes, file))
+    write_whole(target, "--output", lambda file: plotting.save(axes, file))
     text = plotting.describe(axes)
     output.write(
         tables=lambda: _tables(path, text),
@@ -73,30 +73,3 @@ def _tables(path: str, text: str) -> list[Any]:
     from rooflinellm.render import Table
 
     return [Table((), (), path, [text])]
-
-
-def _checked(path: str) -> Path:
-    """The path, if a chart can be written there."""
-    from rooflinellm.errors import InvalidRequest
-
-    target = Path(os.path.expanduser(path))
-    if target.suffix.lower() not in KINDS:
-        raise InvalidRequest(f"'{target.name}' ends in none of {', '.join(KINDS)}", where="--output")
-    if target.is_dir() or not target.parent.is_dir():
-        what = "is a folder" if target.is_dir() else f"would lie in '{target.parent}', which is no folder"
-        raise InvalidRequest(f"'{path}' {what}", where="--output")
-    return target
-
-
-def _write(target: Path, save: Any) -> None:
-    """Write a file whole or not at all."""
-    from rooflinellm.errors import InvalidRequest
-
-    beside = target.with_name(f".{target.stem}-{os.getpid()}{target.suffix}")
-    try:
-        save(beside)
-        os.replace(beside, target)
-    except OSError as error:
-        raise InvalidRequest(f"cannot write '{target}': {error.strerror or error}", where="--output") from error
-    finally:
-        beside.unlink(missing_ok=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from rooflinellm.cli.files import CHARTS, target_of, write_whole
 from rooflinellm.cli.inputs import subcommand
 from rooflinellm.cli.output import Output, output_options
 from rooflinellm.cli.terminal import say
@@ -15,7 +16,6 @@ from rooflinellm.cli.terminal import say
 if TYPE_CHECKING:
     from rooflinellm.measurements.accuracy import ValidationResult
 
-KINDS = (".png", ".svg", ".pdf")
 SIZE = (6.0, 6.0)
 """Width and height. [inch]"""
 RESOLUTION_DPI = 120
@@ -60,7 +60,7 @@ def command(
     """
     from rooflinellm.api.validate import validate
 
-    target = None if plot is None else _checked(plot)
+    target = None if plot is None else target_of(plot, "--plot", CHARTS)
     result = validate(files or None, **options)
     grouping: Any = by or "population"
     output.write(
@@ -83,29 +83,11 @@ def command(
     return 0
 
 
-def _checked(path: str) -> str:
-    """The path, if a chart can be written there: validation takes a while."""
-    from rooflinellm.errors import InvalidRequest
-
-    target = os.path.expanduser(path)
-    folder = os.path.dirname(target) or "."
-    if not target.lower().endswith(KINDS):
-        raise InvalidRequest(f"'{path}' ends in none of {', '.join(KINDS)}", where="--plot")
-    if os.path.isdir(target) or not os.path.isdir(folder):
-        what = "is a folder" if os.path.isdir(target) else f"would lie in '{folder}', which is no folder"
-        raise InvalidRequest(f"'{path}' {what}", where="--plot")
-    return target
-
-
-def _draw(result: ValidationResult, target: str, by: Any, note: str | None) -> None:
+def _draw(result: ValidationResult, target: Path, by: Any, note: str | None) -> None:
     from matplotlib.figure import Figure
 
     from rooflinellm import plotting
-    from rooflinellm.errors import InvalidRequest
 
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = plotting.validation(result, by=by, ax=figure.subplots(), note=note)
-    try:
-        plotting.save(axes, target, dpi=RESOLUTION_DPI)
-    except OSError as error:
-        raise InvalidRequest(f"cannot write '{target}': {error.strerror or error}", where="--plot") from error
+    write_whole(target, "--plot", lambda path: plotting.save(axes, path, dpi=RESOLUTION_DPI))

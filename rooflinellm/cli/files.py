@@ -1,0 +1,59 @@
+"""Files that commands write: checked before the work, and written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+CHARTS = (".png", ".svg", ".pdf")
+"""Endings that a chart may have."""
+
+
+def target_of(path: str, option: str, endings: tuple[str, ...] = ()) -> Path:
+    """The path, if a file can be written there.
+
+    Parameters
+    ----------
+    path : str
+        As it was typed.
+    option : str
+        The option it was typed for, for the message.
+    endings : tuple of str
+        What it may end in; empty allows anything.
+
+    Raises
+    ------
+    InvalidRequest
+        Another ending, a folder, or a folder that is not there.
+    """
+    from rooflinellm.errors import InvalidRequest
+
+    target = Path(os.path.expanduser(path))
+    if target.is_dir():
+        raise InvalidRequest(f"'{path}' is a folder", where=option)
+    if endings and target.suffix.lower() not in endings:
+        raise InvalidRequest(f"'{target.name}' ends in none of {', '.join(endings)}", where=option)
+    if not target.parent.is_dir():
+        raise InvalidRequest(f"'{path}' would lie in '{target.parent}', which is no folder", where=option)
+    return target
+
+
+def write_whole(target: Path, option: str, save: Callable[[Path], object]) -> None:
+    """Let `save` write a file beside the target, and put it in its place when it is done.
+
+    Raises
+    ------
+    InvalidRequest
+        It cannot be written.
+    """
+    from rooflinellm.errors import InvalidRequest
+
+    beside = target.with_name(f".{target.stem}-{os.getpid()}{target.suffix}")
+    try:
+        save(beside)
+        os.replace(beside, target)
+    except OSError as error:
+        raise InvalidRequest(f"cannot write '{target}': {error.strerror or error}", where=option) from error
+    finally:
+        beside.unlink(missing_ok=True)
