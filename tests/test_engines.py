@@ -6,7 +6,6 @@ print; the numbers of issues and pull requests stand beside them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -78,10 +77,8 @@ def model(name: str) -> ModelSpec:
     return cast(ModelSpec, rl.model(name))
 
 
-def backends() -> Iterator[tuple[str, str]]:
-    for name in ENGINES:
-        for backend in engine(name).backends:
-            yield name, backend
+def backends() -> list[tuple[str, str]]:
+    return [(name, backend) for name in ENGINES for backend in engine(name).backends]
 
 
 def plan_of(name: str, device: str, model_name: str = "llama-3.1-8b", **more: Any) -> Plan:
