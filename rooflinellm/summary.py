@@ -52,34 +52,14 @@ def interval_text(prediction: Prediction) -> str:
     return f"{spread(prediction.low, significant)}–{spread(prediction.high, significant)}"
 
 
-def time_text(prediction: Prediction) -> str:
-    """A duration, as ``31.2 ms``."""
-    return spread(prediction.expected, format_seconds)
-
-
-BOUND_WORDS = {
-    "memory": "memory bandwidth",
-    "compute": "compute",
-    "link": "link",
-    "overhead": "launches and other fixed costs",
-}
-
-
-def bound_text(phase: Phase) -> str:
-    """What limits a phase, in words."""
-    if is_array(phase.bound) and phase.bound.size > 1:
-        return " / ".join(BOUND_WORDS[word] for word in dict.fromkeys(phase.bound.ravel().tolist()))
-    return BOUND_WORDS[str(phase.bound)]
-
-
+BOUNDS = ("memory", "compute", "link", "overhead")
+"""What can limit an operator."""
 LIMIT_NOTE = "limit: what most of the expected time is spent on, and its share"
 
 
 def limit_shares(phase: Phase) -> dict[str, Any]:
     """Shares of a phase's expected time in operators bound by ``memory``, ``compute``, ``link`` or ``overhead``. [-]"""
-    return {
-        word: sum(item.share_of_expected * (item.bound == word) for item in phase.operators) for word in BOUND_WORDS
-    }
+    return {word: sum(item.share_of_expected * (item.bound == word) for item in phase.operators) for word in BOUNDS}
 
 
 def basis_text(basis: str) -> str:

@@ -81,15 +81,3 @@ def format_seconds(seconds: float) -> str:
     if seconds < 120:
         return f"{significant(seconds, 3)} s"
     return f"{significant(seconds / 60, 3)} min"
-
-
-def format_gb_per_s(rate: float) -> str:
-    """Write a bandwidth as ``1,008 GB/s``."""
-    return f"{significant(rate / GB, 4)} GB/s"
-
-
-def format_tflop_per_s(rate: float) -> str:
-    """Write a compute rate as ``165 TFLOP/s`` (from 1,000 on as PFLOP/s)."""
-    if rate >= PETA:
-        return f"{significant(rate / PETA, 3)} PFLOP/s"
-    return f"{significant(rate / TERA, 3)} TFLOP/s"

@@ -262,7 +262,6 @@ def phase(
     rate = rate_prediction(tokens, rate_time)
     headroom = plan.system.device.clock_headroom
     peak = divide(time.flops, time.compute_s) / headroom
-    bound = roofline.bound(time.compute_s, time.memory_s)
     return Phase(
         name=name,
         tokens_per_s=rate,
@@ -270,7 +269,7 @@ def phase(
         time_s=shown,
         flops=time.flops,
         read_bytes=time.read_bytes,
-        bound=where(time.floor_s > time.expected_s / 2, "overhead", bound),
+        bound=_bound(time, time.expected_s),
         arithmetic_intensity=divide(time.flops, time.read_bytes),
         ridge_point=roofline.ridge_point(peak, plan.machine.bandwidth),
         peak_flop_per_s=peak,
@@ -288,7 +287,6 @@ def _operator_cost(plan: Plan, kernel: Kernel, item: Work, expectation: Expectat
     seconds = total / time.expected_scale
     compute = item.flops / kernel.ideal_flop_per_s if kernel.ideal_key else 0.0
     own_ideal = maximum(compute, item.read_bytes / machine.bandwidth) / time.ideal_scale
-    bound = roofline.bound(expectation.compute_s, expectation.memory_s)
     return OperatorCost(
         name=kernel.name,
         count=kernel.count,
@@ -296,10 +294,15 @@ def _operator_cost(plan: Plan, kernel: Kernel, item: Work, expectation: Expectat
         read_bytes=item.read_bytes,
         compute_path=path_key(kernel, time.pass_tokens),
         time_s=seconds,
-        bound=where(expectation.floor_s > total / 2, "overhead", bound),
+        bound=_bound(expectation, total),
         share_of_expected=divide(seconds, time.expected_s),
         percent_of_ideal=100 * minimum(divide(own_ideal, seconds, empty=1.0), 1.0),
     )
+
+
+def _bound(time: PhaseTime | Expectation, total: Any) -> Any:
+    """The roofline's verdict, or ``overhead`` where floors are more than half of the total time [s]."""
+    return where(time.floor_s > total / 2, "overhead", roofline.bound(time.compute_s, time.memory_s))
 
 
 def path_key(kernel: Kernel, tokens: int) -> str:

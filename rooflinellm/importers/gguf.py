@@ -11,9 +11,9 @@ ggml-org/ggml, docs/gguf.md (versions 2 and 3); ggml-org/llama.cpp, ggml/src/ggu
 
 from __future__ import annotations
 
+import math
 import os
 import re
-import stat
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from rooflinellm.errors import UnreadableFile
+from rooflinellm.specs.index import regular_status
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -112,10 +113,7 @@ class GgufTensor(NamedTuple):
     @property
     def elements(self) -> int:
         """Elements. [-]"""
-        count = 1
-        for length in self.shape:
-            count *= length
-        return count
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -346,8 +344,7 @@ def read_header(path: str | os.PathLike[str]) -> GgufHeader:
 
 def _read_one(path: Path, budget: _Budget) -> GgufHeader:
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise UnreadableFile("a folder, or no regular file", where=str(path))
+        regular_status(path)
         with open(path, "rb") as stream:
             return _parse(_Reader(stream, os.fstat(stream.fileno()).st_size, path, budget))
     except (OSError, ValueError) as error:

@@ -11,15 +11,16 @@ huggingface/safetensors, README (format) and safetensors/src/tensor.rs (checks).
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rooflinellm.errors import UnreadableFile, UnsupportedModel
+from rooflinellm.specs.index import regular_status
 
 MAX_HEADER_BYTES = 2**24  # far above any real one; the format allows 100 MB
 MAX_INDEX_BYTES = 2**25
@@ -73,10 +74,7 @@ class SafeTensor(NamedTuple):
     @property
     def elements(self) -> int:
         """Numbers as they are stored. [-]"""
-        count = 1
-        for length in self.shape:
-            count *= length
-        return count
+        return math.prod(self.shape)
 
 
 def read_header(path: str | os.PathLike[str]) -> tuple[SafeTensor, ...]:
@@ -121,8 +119,7 @@ def fault(path: Path, message: str) -> UnreadableFile:
 def _open(path: Path, most: int) -> tuple[bytes, int]:
     """The first bytes of a regular file, and its size."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise fault(path, "a folder, or no regular file")
+        regular_status(path)
         with open(path, "rb") as stream:
             return stream.read(most), os.fstat(stream.fileno()).st_size
     except (OSError, ValueError) as error:

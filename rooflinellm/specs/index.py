@@ -108,13 +108,19 @@ def _files(folder: Traversable, depth: int, layer: int) -> Iterator[File]:
 
 def stamp_of(file: Traversable) -> Stamp:
     """What changes when a regular file is replaced or edited: device, inode, time and size."""
+    status = regular_status(file)
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def regular_status(file: Traversable | Path) -> os.stat_result:
+    """Status of a regular file; `UnreadableFile` for anything else, since opening a pipe would wait."""
     try:
         status = os.stat(str(file))
     except (OSError, ValueError) as error:
         raise UnreadableFile(getattr(error, "strerror", None) or str(error), where=str(file)) from error
     if not stat.S_ISREG(status.st_mode):
         raise UnreadableFile("a folder, or no regular file", where=str(file))
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+    return status
 
 
 def _stamp_or_none(file: Traversable) -> Stamp:
