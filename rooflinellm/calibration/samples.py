@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from rooflinellm.efficiency.rates import FEW, FEW_TOKENS, MANY
-from rooflinellm.engine.compile import VECTOR_PEAK
 from rooflinellm.engine.evaluate import Passes, Run, attended_work, moved_bytes, multiplied
+from rooflinellm.engine.kernels import VECTOR_PEAK
 from rooflinellm.engine.plan import Kernel, Plan
 from rooflinellm.errors import RooflineError
 from rooflinellm.measurements.evaluate import Evaluator
@@ -133,7 +133,7 @@ def _sample(row: Row, resolved: Resolved, evaluator: Evaluator) -> Sample | None
     engine = resolved.engine.variant_of or resolved.engine.id
     return Sample(
         row_id=row.id,
-        group=f"{engine}:{plan.backend_name}",
+        group=f"{engine}:{plan.main.backend_name}",
         population=population(row, resolved),
         device=resolved.system.name,
         series=repr(series(row, resolved)),

@@ -12,7 +12,7 @@ from rooflinellm import units
 from rooflinellm._numeric import where
 from rooflinellm.errors import MissingSpec
 from rooflinellm.specs.hardware import HardwareSpec
-from rooflinellm.specs.profile import Factors, KernelGroup, Level, ProfileSpec
+from rooflinellm.specs.profile import Factors, KernelGroup, Level, ProfileSpec, Way, WayName
 
 Names = Mapping[Level, str]
 
@@ -156,6 +156,21 @@ def rates(
                 return Rates(group, _names_of(device, build), profile.basis, *power)
     known = ", ".join(profile.id for profile in profiles)
     raise MissingSpec(f"no efficiency for {engine} on {backend}", where=f"profiles {known}, field groups")
+
+
+def way(profiles: Sequence[ProfileSpec], name: WayName) -> Way:
+    """Look up what copies between places reach: the first profile that says.
+
+    Raises
+    ------
+    MissingSpec
+        No profile says anything about it.
+    """
+    for profile in profiles:
+        if name in profile.ways:
+            return profile.ways[name]
+    known = ", ".join(profile.id for profile in profiles)
+    raise MissingSpec(f"no rate for copies of kind {name}", where=f"profiles {known}, field ways")
 
 
 def _names_of(device: HardwareSpec, build: str | None) -> dict[Level, str]:

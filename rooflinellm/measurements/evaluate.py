@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm import catalog
-from rooflinellm.engine.compile import choose_backend, compile_plan
+from rooflinellm.engine.compile import compile_plan
+from rooflinellm.engine.kernels import choose_backend
 from rooflinellm.engine.memory import Allocation, memory_plan
+from rooflinellm.engine.phases import PhaseTime
 from rooflinellm.engine.plan import Plan
-from rooflinellm.engine.request import PhaseTime, Request, decode_time, prefill_time
+from rooflinellm.engine.request import Request, decode_time, prefill_time
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.measurements.resolver import Resolved
 from rooflinellm.measurements.server import SMALLEST_KV

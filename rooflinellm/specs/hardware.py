@@ -294,16 +294,66 @@ class HostMemory(Spec):
     capacity_bytes: int | None = None
 
 
+class Disk(Spec):
+    """A drive that holds what memory does not, as in ``nvme-gen4@2TB``."""
+
+    name: str
+    bandwidth_bytes_per_s: Positive
+    capacity_bytes: int | None = None
+
+
+class StorageSpec(Entry):
+    """A class of drives: the most that its interface or its fastest members read in a row."""
+
+    read_bandwidth_gb_s: Quantity
+
+    @property
+    def read_bandwidth_bytes_per_s(self) -> float:
+        """[byte/s]"""
+        return self.read_bandwidth_gb_s.value * units.GB
+
+
+class Network(Spec):
+    """What joins the devices where each sits in a computer of its own, as in ``10gbe``."""
+
+    name: str
+    bandwidth_bytes_per_s: Positive
+
+
+class DeviceGroup(Spec):
+    """Equal devices."""
+
+    device: HardwareSpec
+    count: Annotated[int, Field(ge=1, le=1024)] = 1
+
+
 class SystemSpec(Spec):
-    """Devices and host memory that run one model together."""
+    """Devices, host memory and drives that run one model together.
+
+    `device` and `count` are the first kind of device that computes, `others` the further kinds in the order in which
+    they were named.
+    """
 
     name: str
     device: HardwareSpec
     count: Annotated[int, Field(ge=1, le=1024)] = 1
+    others: tuple[DeviceGroup, ...] = ()
     host: HostMemory | None = None
     host_cpu: HardwareSpec | None = None
+    disk: Disk | None = None
+    network: Network | None = None
 
     @property
     def id(self) -> str:
         """The system string in canonical form."""
         return self.name
+
+    @property
+    def groups(self) -> tuple[DeviceGroup, ...]:
+        """All kinds of devices that compute, the first one first."""
+        return (DeviceGroup(device=self.device, count=self.count), *self.others)
+
+    @property
+    def device_count(self) -> int:
+        """Devices of all kinds. [-]"""
+        return self.count + sum(group.count for group in self.others)
