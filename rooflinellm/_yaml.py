@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from yaml.events import MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
+from yaml.events import MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent
 
 from rooflinellm.errors import InvalidSpec, UnreadableFile
 
 MAX_FILE_BYTES = 4_000_000
 MAX_NODES = 200_000
+READ_BYTES = 65_536
+"""What is read of a file at first: asking for the largest size at once would reserve that much memory each time."""
 
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -93,6 +96,8 @@ _LOADER = StrictLoader("")  # asked only for what it does with a single scalar, 
 @lru_cache(maxsize=8192)
 def _plain(text: str) -> Any:
     """Read a scalar without quotes; the same few thousand stand in all files of the databases."""
+    if text[:1] not in StrictLoader.yaml_implicit_resolvers:  # by first character: whatever else it is, it is text
+        return text
     tag = _LOADER.resolve(yaml.ScalarNode, text, (True, False))
     construct = StrictLoader.yaml_constructors.get(tag)
     if construct is None:
@@ -132,16 +137,14 @@ def _usual_value(event: Any, next_event: Callable[[], Any]) -> Any:
         return _plain(event.value) if event.implicit[0] else event.value
     if kind is MappingStartEvent:
         found: dict[Hashable, Any] = {}
-        while type(event := next_event()) is not MappingEndEvent:
-            if type(event) is not ScalarEvent:
-                raise _Unusual
+        while type(event := next_event()) is ScalarEvent:
             key = _usual_value(event, next_event)
             if key in found:
                 raise _Unusual
             found[key] = _usual_value(next_event(), next_event)
+        if type(event) is not MappingEndEvent:
+            raise _Unusual
         return found
-    if kind is not SequenceStartEvent:
-        raise _Unusual
     items = []
     while type(event := next_event()) is not SequenceEndEvent:
         items.append(_usual_value(event, next_event))
@@ -160,13 +163,15 @@ def read_text(file: Path | Traversable, *, max_bytes: int = MAX_FILE_BYTES) -> s
         if isinstance(file, Path) and file.exists() and not file.is_file():
             raise UnreadableFile("a folder, or no regular file", where=str(file))
         with file.open("rb") as stream:
-            data = stream.read(max_bytes + 1)
+            data = stream.read(min(READ_BYTES, max_bytes + 1))
+            if len(data) == READ_BYTES:
+                data += stream.read(max_bytes + 1 - READ_BYTES)
     except OSError as error:
         raise UnreadableFile(error.strerror or str(error), where=str(file)) from error
     if len(data) > max_bytes:
         raise UnreadableFile(f"the file is larger than {max_bytes:,} bytes", where=str(file))
     try:
-        return data.decode("utf-8-sig")
+        return data.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         raise UnreadableFile(f"not UTF-8 text (byte {error.start})", where=str(file)) from error
 

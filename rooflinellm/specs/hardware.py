@@ -148,10 +148,11 @@ class HardwareSpec(Entry):
 
     @model_validator(mode="after")
     def _peaks_differ(self) -> HardwareSpec:
-        keys = [peak.key for peak in self.peak_list]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise ValueError(f"peak '{key}' is listed twice")
+        seen: set[str] = set()
+        for peak in self.peak_list:
+            if peak.key in seen:
+                raise ValueError(f"peak '{peak.key}' is listed twice")
+            seen.add(peak.key)
         return self
 
     @cached_property
