@@ -73,18 +73,21 @@ class Entry(Spec):
         return self
 
 
+_PLAIN = (str, int, float)
+"""What most fields hold; asking whether something is a model takes longer."""
+
+
 def cited_sources(spec: BaseModel) -> list[str]:
     """Every source key that a specification cites, in its nested values too, in the order of the fields."""
     found: list[str] = []
     for name, value in vars(spec).items():
-        if isinstance(value, BaseModel):
-            found += cited_sources(value)
-        elif isinstance(value, tuple):
-            for item in value:
-                if isinstance(item, BaseModel):
-                    found += cited_sources(item)
-        elif name == "source" and isinstance(value, str):
-            found.append(value)
+        if value is None or isinstance(value, _PLAIN):
+            if name == "source" and isinstance(value, str):
+                found.append(value)
+            continue
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, BaseModel):
+                found += cited_sources(item)
     return found
 
 
