@@ -1,6 +1,6 @@
 """What there is: devices, models and weight formats, and which version of the data.
 
-What only lists of models and formats need is imported where they use it: a list of devices takes a tenth less so.
+What only lists of models and formats need is imported where it is used: a list of devices does not wait for it.
 """
 
 from __future__ import annotations
