@@ -120,10 +120,32 @@ class Link(Spec):
     domain: Count = 1
 
 
+class PowerRange(Spec):
+    """The limits that the maker lets the power be set to (cTDP, TGP, power modes), without short boosts."""
+
+    min: Positive
+    max: Positive
+    kind: Evidence
+    source: str
+    note: str | None = None
+
+
 class Power(Spec):
-    """Board or socket power."""
+    """Board or socket power: the rated one, and the range it can be set to where there is one."""
 
     tdp_w: Quantity
+    range_w: PowerRange | None = None
+
+    @model_validator(mode="after")
+    def _rated_in_range(self) -> Power:
+        limits = self.range_w
+        if limits is not None and not limits.min <= self.tdp_w.value <= limits.max:
+            raise ValueError(
+                f"tdp_w {self.tdp_w.value:g} is not in range_w, {limits.min:g} to {limits.max:g}; mend one of them"
+            )
+        if limits is not None and limits.min == limits.max:
+            raise ValueError(f"range_w from {limits.min:g} to {limits.max:g} is no range; leave it out")
+        return self
 
 
 class HardwareSpec(Entry):
@@ -148,10 +170,11 @@ class HardwareSpec(Entry):
 
     @model_validator(mode="after")
     def _peaks_differ(self) -> HardwareSpec:
-        keys = [peak.key for peak in self.peak_list]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise ValueError(f"peak '{key}' is listed twice")
+        seen: set[str] = set()
+        for peak in self.peak_list:
+            if peak.key in seen:
+                raise ValueError(f"peak '{peak.key}' is listed twice")
+            seen.add(peak.key)
         return self
 
     @cached_property
@@ -223,6 +246,12 @@ class HardwareSpec(Entry):
     def tdp_w(self) -> float | None:
         """Rated power. [W]"""
         return None if self.power is None else self.power.tdp_w.value
+
+    @property
+    def power_range_w(self) -> tuple[float, float] | None:
+        """The lowest and the highest power it can be set to; None where it is not known, or fixed. [W]"""
+        limits = None if self.power is None else self.power.range_w
+        return None if limits is None else (limits.min, limits.max)
 
     def with_capacity(self, capacity_bytes: int) -> HardwareSpec:
         """The same device with another amount of memory, as in ``m3-max-40c@64GiB``."""
