@@ -67,6 +67,9 @@ class Evaluator:
             chunk,
             size,
             resolved.build,
+            resolved.offload,
+            system.host and (system.host.name, system.host_cpu and system.host_cpu.id),
+            system.network and system.network.name,
         )
         if key not in self._plans:
             plan = compile_plan(
@@ -81,6 +84,7 @@ class Evaluator:
                 resident_weight_bytes=size,
                 prefill_chunk=chunk,
                 build=resolved.build,
+                offload=resolved.offload,
             )
             self._plans[key] = (resolved, plan)  # the row keeps alive what the key identifies
             if len(self._plans) > PLANS_KEPT:
