@@ -259,7 +259,7 @@ def _judged(estimate: Estimate) -> Estimate:
     """Add to the warnings what the memory plan says."""
     memory = estimate.memory
     if memory.fits is None:
-        said = f"memory: the capacity of {estimate.hardware.device.id} is not known; whether it fits is open"
+        said = f"memory: the capacity of {_of_unknown_memory(estimate)} is not known; whether it fits is open"
     elif not every(memory.fits):
         said = (
             f"memory: does not fit, {format_gib(largest([memory.total_bytes]))} of "
@@ -268,6 +268,12 @@ def _judged(estimate: Estimate) -> Estimate:
     else:
         return estimate
     return replace(estimate, warnings=(*estimate.warnings, said))
+
+
+def _of_unknown_memory(estimate: Estimate) -> str:
+    """The places of which it is not known how much they hold."""
+    unknown = [part.device for part in estimate.memory.placement if part.usable_bytes is None]
+    return " and ".join("the host's memory" if name == "host" else name for name in dict.fromkeys(unknown))
 
 
 def _announced(estimate: Estimate) -> Estimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -66,9 +67,7 @@ def choose_placement(
     Raises
     ------
     InvalidRequest
-        More layers than there are, or experts of a model without any.
-    MissingSpec
-        The system names no host.
+        More layers than there are, experts of a model without any, or a system that names no host.
     """
     wish = _wish(settled, gpu_layers, cpu_moe_layers)
     asked = gpu_layers is not None or cpu_moe_layers is not None
@@ -90,11 +89,11 @@ def _wish(settled: Settled, gpu_layers: Any, cpu_moe_layers: Any) -> Offload:
     layers, options = len(settled.model.layers), settled.options
     here: int | None = None
     if gpu_layers is not None:
-        here = _layers("gpu_layers", gpu_layers, layers + 1, "with the head as one more")
+        here = _layers("gpu_layers", gpu_layers, layers + 1, f"{settled.model.id} has {layers} layers, and the head")
         here = None if here == layers + 1 else here
     experts = 0
     if cpu_moe_layers is not None:
-        experts = _layers("cpu_moe_layers", cpu_moe_layers, layers, "")
+        experts = _layers("cpu_moe_layers", cpu_moe_layers, layers, f"{settled.model.id} has {layers} layers")
         mixtures = any(getattr(block.ffn, "kind", "") == "moe" for block in settled.model.layers)
         if experts and not mixtures:
             raise InvalidRequest(
@@ -103,10 +102,12 @@ def _wish(settled: Settled, gpu_layers: Any, cpu_moe_layers: Any) -> Offload:
     parts = options.tensor_split
     if parts is not None:
         devices = settled.system.device_count
-        good = len(parts) == devices and all(part >= 0 for part in parts) and sum(parts) > 0
+        good = len(parts) == devices and all(0 <= part < math.inf for part in parts) and sum(parts) > 0
         if not good:
             raise InvalidRequest(
-                f"{parts!r:.60} is not a part for each of {devices} devices, in numbers from 0 on", where="tensor_split"
+                f"{parts!r:.60} is not a part for each of {devices} devices, in numbers from 0 on",
+                where="tensor_split",
+                next_step=f"Write one number a device, such as {(1.0,) * devices}.",
             )
     return Offload(
         gpu_layers=here,
@@ -116,13 +117,16 @@ def _wish(settled: Settled, gpu_layers: Any, cpu_moe_layers: Any) -> Offload:
     )
 
 
-def _layers(name: str, value: Any, most: int, how: str) -> int:
-    checked = count(name, value, 0, 10**9)
+def _layers(name: str, value: Any, most: int, known: str) -> int:
+    """A number of layers; an error names what the model has."""
+    try:
+        checked = count(name, value, 0, most)
+    except InvalidRequest as error:
+        raise InvalidRequest(error.message, where=name, next_step=f"{known}.") from None
     if is_array(checked):
-        raise InvalidRequest("one placement at a time; use sweep for several", where=name)
-    if checked > most:
-        said = f"the model has {most}{' ' + how if how else ''}"
-        raise InvalidRequest(f"{checked:,} layers, but {said}", where=name, next_step=f"Allowed is 0 to {most}.")
+        raise InvalidRequest(
+            "an array is not allowed here; one placement at a time", where=name, next_step="Give one whole number."
+        )
     return int(checked)
 
 

@@ -164,7 +164,8 @@ def _stage_time(stage: Stage, ideal_passes: Passes, expected_passes: Passes, ske
     copied: Any = sum(
         item.read_bytes for item, kernel in zip(works, moved, strict=True) if streamed and kernel is not None
     )
-    read: Any = sum(item.read_bytes for item in works) - copied
+    # What a drive delivers lands in memory and is read there; what a device fetches it may take as it arrives.
+    read: Any = sum(item.read_bytes for item in works) - (copied if stage.tier == "host" else 0)
     if stage.stream is None:
         expectations = tuple(expect(kernel, expected_passes, skew) for kernel in stage.kernels)
     else:

@@ -157,7 +157,11 @@ def place(
     whole = layers + 1
     here = whole if offload.gpu_layers is None else min(offload.gpu_layers, whole)
     if host is None and (here < whole or offload.cpu_moe_layers or offload.cache_on_host):
-        raise InvalidRequest("there is no host to leave anything on", where="gpu_layers")
+        raise InvalidRequest(
+            "nothing can stay on the host: there is no device beside it",
+            where="gpu_layers",
+            next_step="Leave it out, or name a device and its host, such as rtx-4090 + ddr5-5600x2@64GiB.",
+        )
     parts = offload.shares or _by_memory([places[index] for index in devices])
     total = sum(parts)
     ends = [math.ceil(round(upto / total * here, 9)) for upto in accumulate(parts)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from rooflinellm import units
@@ -14,7 +15,7 @@ from rooflinellm.engine.placement import CACHED, Placement, shares
 from rooflinellm.engine.plan import Crossing, Link, Machine, Stage, Stream, Tier
 from rooflinellm.operators.cache import CacheTypes
 from rooflinellm.specs.engine import EngineSpec
-from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
+from rooflinellm.specs.hardware import HardwareSpec, Network, SystemSpec
 from rooflinellm.specs.host import host_processor, is_typical
 from rooflinellm.specs.profile import ProfileSpec, WayName
 
@@ -84,7 +85,7 @@ class StageBuilder:
                 kernels=tuple(found),
                 machine=Machine(
                     bandwidth=device.memory_bandwidth_bytes_per_s,
-                    cache_bytes=device.cache_bytes,
+                    cache_bytes=0 if tier == "disk" else device.cache_bytes,  # it is the host's, which counts it
                     cache_bandwidth=device.cache_bandwidth_bytes_per_s,
                     devices=len(here),
                 ),
@@ -140,11 +141,16 @@ class StageBuilder:
             if not self._computes_on_host and "host" in tiers:
                 continue
             if self.system.network is not None and tiers == {"device"}:
-                counts[self._link("network", self.system.network.bandwidth_bytes_per_s)] += 1
+                counts[self._network_link(self.system.network)] += 1
             elif tiers != {"host", "disk"}:
                 counts[self._host_link("devices" if tiers == {"device"} else "host")] += 1
         size = self.hidden * self.engine.activation_bytes
         return tuple(Crossing(count, size, link) for link, count in counts.items())
+
+    def _network_link(self, network: Network) -> Link:
+        """The way between computers: the network's own, on top of what any border between devices costs."""
+        link = self._link("network", network.bandwidth_bytes_per_s)
+        return replace(link, latency_s=link.latency_s + self._host_link("devices").latency_s)
 
     def _host_link(self, name: WayName) -> Link:
         """The way between a device and its host, or between devices."""
