@@ -307,12 +307,40 @@ class HardwareSpec(Entry):
             peak_list=tuple(peak.model_copy(update={"tflops": peak.tflops * share}) for peak in self.peak_list),
         )
 
+    def with_sockets(self, count: int) -> HardwareSpec:
+        """So many of a processor on one board, as one: memory, caches, cores and arithmetic of all of them.
+
+        What it costs one socket to read the other's memory is not in the figures.
+        """
+        if count == 1:
+            return self
+        memory, cache = self.memory, self.cache
+        rates = {"bandwidth_gb_s": _times(memory.bandwidth_gb_s, count), "bus_bits": (memory.bus_bits or 0) * count}
+        if memory.capacity_gib is not None:
+            rates["capacity_gib"] = _times(memory.capacity_gib, count)
+        if cache is not None:
+            rate = cache.bandwidth_gb_s and _times(cache.bandwidth_gb_s, count)
+            level = {"last_level_mib": _times(cache.last_level_mib, count), "bandwidth_gb_s": rate}
+            cache = cache.model_copy(update=level)
+        return self._as_asked(
+            name=f"{count}x {self.name}",
+            memory=memory.model_copy(update={**rates, "bus_bits": rates["bus_bits"] or None}),
+            cache=cache,
+            compute_units=None if self.compute_units is None else self.compute_units * count,
+            peak_list=tuple(peak.model_copy(update={"tflops": peak.tflops * count}) for peak in self.peak_list),
+            power=None if self.power is None else Power(tdp_w=_times(self.power.tdp_w, count)),
+        )
+
     def _as_asked(self, **changed: Any) -> HardwareSpec:
         """A copy with other values, of which some cite what was typed."""
         typed = Source(title="as typed in the system's description")
         copy = self.model_copy(update={**changed, "sources": {**self.sources, AS_ASKED: typed}})
         copy.__dict__.pop("peaks", None)  # derived from the list, and copied with it where it was asked for
         return copy
+
+
+def _times(quantity: Quantity, count: int) -> Quantity:
+    return quantity.model_copy(update={"value": quantity.value * count})
 
 
 class HostMemory(Spec):
