@@ -18,6 +18,10 @@ class Options:
         Experts touched in the expectation: 0 as if tokens chose uniformly … 1 as if all chose the same. [-]
     verify_amortisation : float, optional
         Share of a further position's cost that a verifying pass saves; for speculation. [-]
+    draft_weights : str, optional
+        Weight format of a draft model; None is the model's own.
+    draft_steps : int, optional
+        Passes of what drafts in a cycle, where drafts form a tree; None is one for each drafted token. [-]
     overlap : {'operator', 'phase', 'none'}
         What overlaps in the expectation: memory and compute of one operator, of the whole phase, or nothing.
     ubatch : int, optional
@@ -42,6 +46,8 @@ class Options:
     first_token: Literal["prefill", "extra_step"] = "prefill"
     routing_skew: float | None = None
     verify_amortisation: float | None = None
+    draft_weights: str | None = None
+    draft_steps: int | None = None
     overlap: Literal["operator", "phase", "none"] = "operator"
     ubatch: int | None = None
     kv_unified: bool | None = None

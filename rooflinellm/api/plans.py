@@ -17,7 +17,7 @@ from rooflinellm.api.overrides import override
 from rooflinellm.engine.compile import compile_plan
 from rooflinellm.engine.kernels import choose_backend
 from rooflinellm.engine.placement import Offload
-from rooflinellm.engine.plan import Plan
+from rooflinellm.engine.plan import Drafter, Plan
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.engine import EngineSpec
@@ -75,6 +75,7 @@ class Settled:
     build: str | None
     options: Options
     plans: OrderedDict[Offload, Plan]
+    drafter: Drafter | None = None
 
     def plan(self, offload: Offload = NOTHING_ELSEWHERE) -> Plan:
         """Compile with a part of the model on the host, or take the plan from memory; errors as in `estimate`."""
@@ -95,7 +96,8 @@ class Settled:
             )
             if len(self.plans) > KEPT:
                 self.plans.popitem(last=False)
-        return self.plans[offload]
+        plan = self.plans[offload]
+        return plan if self.drafter is None else replace(plan, drafter=self.drafter)
 
 
 def choose(
