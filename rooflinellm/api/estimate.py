@@ -32,6 +32,7 @@ from rooflinellm.engine.memory import LARGEST_BATCH
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request
 from rooflinellm.errors import InvalidRequest, RooflineWarning
+from rooflinellm.operators.experts import MEASURED_SKEW
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.results import Estimate
 from rooflinellm.specs.formats import FormatSpec
@@ -190,7 +191,7 @@ def estimate(
         context_tokens=counts["context_tokens"],
         sequences=counts["batch"],
         chunk=chunk,
-        skew=share("routing_skew", options.routing_skew),
+        skew=MEASURED_SKEW if options.routing_skew is None else share("routing_skew", options.routing_skew),
         overlap=one_of("overlap", options.overlap, ("operator", "phase", "none")),
         speculation=speculation_of(draft, draft_tokens, acceptance, options),
     )

@@ -15,7 +15,8 @@ class Options:
     first_token : {'prefill', 'extra_step'}
         The first output token comes out of prefill, as engines do it, or costs one more decode step.
     routing_skew : float, optional
-        Experts touched in the expectation: 0 as if tokens chose uniformly … 1 as if all chose the same. [-]
+        Experts touched in the expectation: 0 as if tokens chose uniformly … 1 as if all chose the same; None is what
+        real routing was measured at, 0.33. [-]
     verify_amortisation : float, optional
         Share of a further position's cost that a verifying pass saves; for speculation. [-]
     draft_weights : str, optional

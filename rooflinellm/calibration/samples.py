@@ -18,6 +18,7 @@ from rooflinellm.measurements.evaluate import Evaluator
 from rooflinellm.measurements.population import population, series
 from rooflinellm.measurements.resolver import Resolved
 from rooflinellm.measurements.row import Row
+from rooflinellm.operators.experts import MEASURED_SKEW
 from rooflinellm.specs.profile import Level
 
 
@@ -166,7 +167,7 @@ def _entry(kernel: Kernel, run: Run, names: dict[Level, str], bandwidth: float, 
         flops, moved = attended_work(kernel, run)
         return Entry(names, launches, moved / bandwidth, flops / peaks[path.key], 0.0, math.inf)
     tokens, _ = multiplied(kernel, run)
-    moved, share = moved_bytes(kernel, run, 0.0)
+    moved, share = moved_bytes(kernel, run, MEASURED_SKEW)
     memory = run.passes * moved / bandwidth
     if path is None:
         return Entry(names, launches, memory, 0.0, 0.0, math.inf)

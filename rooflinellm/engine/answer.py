@@ -144,7 +144,7 @@ def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[s
     ]
     if any(kernel.experts for kernel in plan.kernels):
         said.append(
-            "experts: the ideal reads the active ones only; the expectation those that tokens routed uniformly touch"
+            "experts: the ideal reads the active ones only; the expectation those that tokens touch as they are routed"
         )
     if plan.device_count > 1:
         said.append(

@@ -11,10 +11,9 @@ from rooflinellm._numeric import ceil_div, divide, maximum, minimum, where
 from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work
 from rooflinellm.engine.phases import PhaseTime, StageTime, phase_time
 from rooflinellm.engine.plan import Kernel, Plan
+from rooflinellm.operators.experts import MEASURED_SKEW
 from rooflinellm.results import OperatorCost, Phase, Prediction
 from rooflinellm.roofline import Overlap
-
-NOMINAL_SKEW = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Request:
     context_tokens: Any
     sequences: Any
     chunk: int | None
-    skew: Any = NOMINAL_SKEW
+    skew: Any = MEASURED_SKEW
     overlap: Overlap = "operator"
     speculation: Any = None
 
