@@ -41,6 +41,7 @@ from rooflinellm.specs.engine import EngineSpec
 from rooflinellm.specs.formats import FormatSpec
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
+from rooflinellm.specs.profile import ProfileSpec
 from rooflinellm.units import format_gib
 
 MAX_TOKENS = 10**9
@@ -287,7 +288,7 @@ def _plan(
     overrides: Mapping[str, Any] | None,
 ) -> Plan:
     """Compile, or take the plan that was compiled before from the same names or entries."""
-    named = None if overrides else _named(model, hardware, weights, engine)
+    named = None if overrides or options.profile is not None else _named(model, hardware, weights, engine)
     if named is not None:
         named = (*named, kv, chunk, options.mla, options.power_limit_w)
         if named in _named_plans:
@@ -329,19 +330,20 @@ def _compiled(
     make = partial(make, build_date=build_date, options=options)
     if overrides:
         return make(*override(model, system, overrides))
-    entries_key = (id(model), id(system.device), system.count, id(system.host), id(fmt), id(engine_spec))
-    key = (*entries_key, backend, build_date, kv, chunk, options.mla, options.power_limit_w)
+    profiles = catalog.profiles(options.profile)
+    entries = (model, system.device, system.host, fmt, engine_spec, *profiles)
+    key = (*map(id, entries), system.count, backend, build_date, kv, chunk, options.mla, options.power_limit_w)
     kept = _plans.get(key)
     if kept is not None and kept[0].device is system.device:
-        return kept[1]
+        return kept[-1]
     plan = make(model, system)
-    _plans[key] = (system, plan)
+    _plans[key] = (system, profiles, plan)  # alive, so that their identities stay theirs
     if len(_plans) > PLANS_KEPT:
         _plans.popitem(last=False)
     return plan
 
 
-_plans: OrderedDict[Any, tuple[SystemSpec, Plan]] = OrderedDict()
+_plans: OrderedDict[Any, tuple[SystemSpec, tuple[ProfileSpec, ...], Plan]] = OrderedDict()
 
 
 def build(
@@ -373,7 +375,7 @@ def build(
         fmt,
         engine,
         choose_backend(engine, system.device, backend),
-        catalog.profiles(),
+        catalog.profiles(options.profile),
         catalog.encodings(),
         kv=kv or engine.kv.default,
         prefill_chunk=chunk,

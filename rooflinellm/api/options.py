@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rooflinellm.specs.profile import ProfileSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class Options:
         rejected ones back to. [-]
     power_limit_w : float, optional
         Power a device is limited to: compute scales with its square root, bandwidth does not. [W]
+    profile : str, path or ProfileSpec, optional
+        Efficiency profile to prefer, such as one of own measurements (`rooflinellm.calibrate`); None is the fitted one.
     """
 
     first_token: Literal["prefill", "extra_step"] = "prefill"
@@ -45,3 +51,4 @@ class Options:
     mla: Literal["absorbed", "expanded"] | None = None
     state_copies: int = 1
     power_limit_w: float | None = None
+    profile: str | os.PathLike[str] | ProfileSpec | None = None
