@@ -87,41 +87,46 @@ class Calibration:
 
     def tables(self) -> list[Table]:
         """The scores, and the factors of own results, as tables."""
-        first, second = self.labels
-        columns = [Column("device, phase" if self.own else "population", "left"), Column("series"), Column("devices")]
-        columns += [
-            Column(name, group=group) for group in (first, second) for name in ("MdAPE", "P90", "inside", "width")
-        ]
-        rows = [
-            [each.name, *_counts(each.first or each.second), *_cells(each.first), *_cells(each.second)]
-            for each in self.scores
-        ]
-        inside = f"inside: share within the interval, which aims at {COVERAGE:.0%}; width: median high over low"
+        inside = f"inside: share within the interval, which aims at {COVERAGE:.0%}"
         if not self.own:
-            seen = (
-                "seen: the series was left out of the fit; unseen: the device was; one vote a series,"
-                " devices weigh the same"
-            )
-            return [Table(columns, rows, "Held-out error of the fitted profile", [seen, inside])]
-        notes = ["before: the profile that comes with rooflinellm; after: fitted to your other series on top of it"]
-        scores = Table(columns, rows, "Error on your results", [*notes, inside, *self._verdict()])
+            votes = "one vote a series, devices weigh the same"
+            notes = [
+                f"seen: the series was left out of the fit; unseen: the device was; {votes}",
+                f"{inside}; width: median high over low",
+            ]
+            return [self._scores("Held-out error of the fitted profile", "population", notes)]
+        compared = "before: the profile that comes with rooflinellm; after: fitted to your other series on top of it"
         header = [Column("device", "left"), *(Column(name) for name in PART_NAMES.values())]
         moved = [[device, *(f"×{each[part]:.2f}" for part in OWN_PARTS)] for device, each in self.factors.items()]
         note = "floors: time of a launch, so that more than 1 is slower; 1.00 is what your results do not tell"
-        return [scores, Table(header, moved, "What they change", [note])]
+        return [
+            self._scores("Error on your results", "device, phase", [compared, inside, self._verdict()]),
+            Table(header, moved, "What they change", [note]),
+        ]
 
-    def _verdict(self) -> list[str]:
+    def _scores(self, title: str, heading: str, notes: Sequence[str]) -> Table:
+        shown = ("MdAPE", "P90", "inside", "width")[: 3 if self.own else 4]  # the name of a device needs the room
+        columns = [Column(heading, "left"), Column("series"), Column("devices")]
+        columns += [Column(name, group=group) for group in self.labels for name in shown]
+        rows = [
+            [each.name, *_counts(each), *_cells(each.first)[: len(shown)], *_cells(each.second)[: len(shown)]]
+            for each in self.scores
+        ]
+        return Table(columns, rows, title, list(notes))
+
+    def _verdict(self) -> str:
         total = self.scores[-1]
         if total.second is None:
-            return ["a single series cannot be predicted from others: how much better it got is not known"]
+            return "a single series cannot be predicted from others: how much better it got is not known"
         assert total.first is not None
         before, after = total.first.mdape, total.second.mdape
         if after < before:
-            return [f"median error of all: {before:.1%} before, {after:.1%} after"]
-        return [f"no better: the median error of all was {before:.1%} and is {after:.1%}; keep the usual profile"]
+            return f"median error of all: {before:.1%} before, {after:.1%} after"
+        return f"no better: the median error of all was {before:.1%} and is {after:.1%}; keep the usual profile"
 
 
-def _counts(error: Accuracy | None) -> list[str]:
+def _counts(score: Score) -> list[str]:
+    error = score.first or score.second
     return ["–", "–"] if error is None else [f"{error.series:,}", str(error.devices)]
 
 

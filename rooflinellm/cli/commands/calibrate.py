@@ -31,7 +31,7 @@ _UNFIT = re.compile(r"[^a-z0-9]+")
 @click.option("--engine", metavar="NAME", help="The engine, where a file does not say.")
 @output_options
 def command(files: tuple[str, ...], out: str | None, output: Output, **options: Any) -> int:
-    """Fit an efficiency profile to your measured results, and say how much better it predicts them.
+    """Fit an efficiency profile to your results, and score it.
 
     FILE is as for `validate`. The devices in it get factors of their own on top of the usual profile, as far as the
     results tell; how much better that is, is measured on series that the fit has not seen. `estimate --profile` and
