@@ -66,6 +66,11 @@ class LeftOut:
         return [place for place, sample in enumerate(self.samples) if getattr(sample, self.key) not in held]
 
 
+def fold_count(samples: Sequence[Sample], key: Key) -> int:
+    """How many fits leaving out takes. [-]"""
+    return min(COUNTS[key], len({getattr(sample, key) for sample in samples}))
+
+
 def splits(samples: Sequence[Sample], key: Key, count: int) -> Iterator[tuple[list[int], list[int]]]:
     """Split samples into those to fit on and those to predict, whole values of an attribute at a time.
 

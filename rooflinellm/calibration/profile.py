@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from rooflinellm.calibration.fit import GroupFit, fit_group
-from rooflinellm.calibration.folds import COUNTS, Key, LeftOut, Progress, leave_out
+from rooflinellm.calibration.folds import Key, LeftOut, Progress, fold_count, leave_out
 from rooflinellm.calibration.intervals import interval
 from rooflinellm.calibration.samples import Sample
 from rooflinellm.efficiency.rates import group_for
@@ -55,7 +55,7 @@ def cross_validate(
     """
     groups = by_group(samples)
     # A fold's time grows with the samples that are left to fit on, so that they are what progress is counted in.
-    total = sum(COUNTS[key] * len(group) for key in keys for group in groups.values())
+    total = sum(fold_count(group, key) * len(group) for key in keys for group in groups.values())
     reached = 0
     found: dict[Key, dict[str, LeftOut]] = {}
     for key in keys:
