@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import codecs
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.events import MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent
 
 from rooflinellm.errors import InvalidSpec, UnreadableFile
 
 MAX_FILE_BYTES = 4_000_000
 MAX_NODES = 200_000
+READ_BYTES = 65_536
+"""What is read of a file at first: asking for the largest size at once would reserve that much memory each time."""
 
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -81,6 +86,71 @@ StrictLoader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 StrictLoader.add_constructor("tag:yaml.org,2002:float", _construct_float)
 
 
+class _Unusual(Exception):
+    """The document needs the full loader: an anchor, a tag, a merge, a key that is no scalar, a mistake."""
+
+
+_LOADER = StrictLoader("")  # asked only for what it does with a single scalar, which leaves no state behind
+
+
+@lru_cache(maxsize=8192)
+def _plain(text: str) -> Any:
+    """Read a scalar without quotes; the same few thousand stand in all files of the databases."""
+    if text[:1] not in StrictLoader.yaml_implicit_resolvers:  # by first character: whatever else it is, it is text
+        return text
+    tag = _LOADER.resolve(yaml.ScalarNode, text, (True, False))
+    construct = StrictLoader.yaml_constructors.get(tag)
+    if construct is None:
+        raise _Unusual
+    return construct(_LOADER, yaml.ScalarNode(tag, text))
+
+
+def _usual(text: str) -> Any:
+    """Read a document of plain mappings, lists and scalars in one pass, without building nodes: in a third of the time.
+
+    Raises
+    ------
+    _Unusual, yaml.YAMLError, ValueError, RecursionError
+        The full loader must read the document, or say what is wrong with it.
+    """
+    loader = StrictLoader(text)
+    try:
+        next_event = loader.get_event
+        next_event()  # start of the stream
+        if not isinstance(next_event(), yaml.DocumentStartEvent):
+            raise _Unusual
+        value = _usual_value(next_event(), next_event)
+        next_event()  # end of the document
+        if not isinstance(next_event(), yaml.StreamEndEvent):
+            raise _Unusual
+        return value
+    finally:
+        loader.dispose()
+
+
+def _usual_value(event: Any, next_event: Callable[[], Any]) -> Any:
+    """Read the value that starts with an event."""
+    kind = type(event)
+    if event.anchor is not None or event.tag is not None:
+        raise _Unusual
+    if kind is ScalarEvent:
+        return _plain(event.value) if event.implicit[0] else event.value
+    if kind is MappingStartEvent:
+        found: dict[Hashable, Any] = {}
+        while type(event := next_event()) is ScalarEvent:
+            key = _usual_value(event, next_event)
+            if key in found:
+                raise _Unusual
+            found[key] = _usual_value(next_event(), next_event)
+        if type(event) is not MappingEndEvent:
+            raise _Unusual
+        return found
+    items = []
+    while type(event := next_event()) is not SequenceEndEvent:
+        items.append(_usual_value(event, next_event))
+    return items
+
+
 def read_text(file: Path | Traversable, *, max_bytes: int = MAX_FILE_BYTES) -> str:
     """Read a small text file.
 
@@ -93,13 +163,15 @@ def read_text(file: Path | Traversable, *, max_bytes: int = MAX_FILE_BYTES) -> s
         if isinstance(file, Path) and file.exists() and not file.is_file():
             raise UnreadableFile("a folder, or no regular file", where=str(file))
         with file.open("rb") as stream:
-            data = stream.read(max_bytes + 1)
+            data = stream.read(min(READ_BYTES, max_bytes + 1))
+            if len(data) == READ_BYTES:
+                data += stream.read(max_bytes + 1 - READ_BYTES)
     except OSError as error:
         raise UnreadableFile(error.strerror or str(error), where=str(file)) from error
     if len(data) > max_bytes:
         raise UnreadableFile(f"the file is larger than {max_bytes:,} bytes", where=str(file))
     try:
-        return data.decode("utf-8-sig")
+        return data.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         raise UnreadableFile(f"not UTF-8 text (byte {error.start})", where=str(file)) from error
 
@@ -119,6 +191,17 @@ def load(file: Path | Traversable) -> Any:
 
 def parse(text: str, *, where: str = "text") -> Any:
     """Read YAML text into plain Python values; errors as in `load`."""
+    try:
+        value = _usual(text)
+    except (_Unusual, yaml.YAMLError, ValueError, RecursionError):
+        return _parse_fully(text, where)
+    if len(text) > MAX_NODES:  # a shorter one cannot hold as many
+        _check_expansion(value, where)
+    return value
+
+
+def _parse_fully(text: str, where: str) -> Any:
+    """Read YAML text with the full loader, which also says what is wrong and where."""
     try:
         value = yaml.load(text, Loader=StrictLoader)
     except yaml.MarkedYAMLError as error:

@@ -26,7 +26,7 @@ from rooflinellm.errors import (
 from rooflinellm.specs import parsing
 from rooflinellm.specs.engine import EngineSpec, merge_variant
 from rooflinellm.specs.formats import Encodings, FormatSpec
-from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
+from rooflinellm.specs.hardware import HardwareSpec, StorageSpec, SystemSpec
 from rooflinellm.specs.index import (
     YAML_SUFFIXES,
     File,
@@ -67,6 +67,7 @@ _MODELS = Shelf(
     hint="`rooflinellm model list` shows all; the path of a Hugging Face config.json or of a GGUF file will do too.",
 )
 _ENGINES = Shelf("engine", EngineSpec, "hardware_db", ("engines",), merge=merge_variant)
+_STORAGE = Shelf("class of drives", StorageSpec, "hardware_db", ("storage",))
 _PROFILES = Shelf("efficiency profile", ProfileSpec, "hardware_db", ("engines", "profiles"))
 _FORMATS = {
     family: Shelf(
@@ -117,8 +118,9 @@ def system(name: Name | HardwareSpec | SystemSpec) -> SystemSpec:
     ----------
     name : str, path, HardwareSpec or SystemSpec
         ``part ('+' part)*`` with ``part = [N 'x'] name ['@' capacity]``, such as ``2x rtx-3090 + ddr5-5600x2@64GiB``.
-        A processor beside an accelerator is the host, and its rated memory the system memory where none is named; a
-        processor alone is the device, and memory beside it sets its bandwidth and capacity (shared by all processors).
+        Parts may be devices, system memory, a drive (``nvme-gen4@2TB``) and a network (``10gbe``). A processor beside
+        an accelerator is the host, and its rated memory the system memory where none is named; a processor alone is
+        the device, and memory beside it sets its bandwidth and capacity (shared by all processors).
 
     Returns
     -------
@@ -128,14 +130,21 @@ def system(name: Name | HardwareSpec | SystemSpec) -> SystemSpec:
     Raises
     ------
     UnknownName, AmbiguousName, InvalidRequest, InvalidSpec, UnreadableFile
-        As in `hardware`; devices of different kinds; a count that is no whole number from 1 to 1024.
+        As in `hardware`; processors of different kinds; a count that is no whole number from 1 to 1024.
     """
     if isinstance(name, SystemSpec):
         return name
     if isinstance(name, HardwareSpec | os.PathLike):
         device = hardware(name)
         return SystemSpec(name=parsing.device_label(device), device=device)
-    return parsing.system(text_of(name, "system"), partial(get, _DEVICES), partial(unknown, [_DEVICES]))
+    find = partial(get, _DEVICES)
+    return parsing.system(text_of(name, "system"), find, _storage, partial(unknown, [_DEVICES]))
+
+
+def _storage(name: str) -> StorageSpec | None:
+    """A class of drives; never a path, which may be a device's."""
+    file = index_of(_STORAGE).find(name)
+    return None if file is None else open_entry(_STORAGE, file)
 
 
 def model(name: Name | ModelEntry) -> ModelEntry:

@@ -87,7 +87,7 @@ class OperatorCost:
     time_s : float or ndarray
         Expected time. [s]
     bound : str or ndarray
-        ``memory``, ``compute`` or ``overhead``: the largest part of the expected time.
+        ``memory``, ``compute``, ``link`` or ``overhead``: the largest part of the expected time.
     share_of_expected : float or ndarray
         Of the phase's expected time. [-]
     percent_of_ideal : float or ndarray
@@ -177,12 +177,16 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class PlacedPart:
-    """What one device holds. `layers` counts the head as one more layer behind the last."""
+    """What one device, the host or a drive holds, and what programs get of its memory.
+
+    `layers` counts the head as one more layer behind the last.
+    """
 
     device: str
     layers: int
     weight_bytes: Any
     bytes: Any
+    usable_bytes: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""

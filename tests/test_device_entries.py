@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from rooflinellm import units
 from rooflinellm.errors import InvalidRequest, MissingSpec
@@ -287,6 +288,40 @@ def test_a_power_limit_slows_the_peaks_and_neither_bandwidth_nor_ideal() -> None
             entry.with_power_limit(watts)
     with pytest.raises(MissingSpec, match="rated power and clock"):
         device("google-tpu-v6e").with_power_limit(100)
+
+
+def test_power_ranges_hold_the_rated_power_and_cite_what_others_can_find(entry: HardwareSpec) -> None:
+    if entry.power_range_w is None:
+        return
+    low, high = entry.power_range_w
+    assert low < high
+    assert entry.tdp_w is not None
+    assert low <= entry.tdp_w <= high
+    assert entry.power is not None and entry.power.range_w is not None
+    source = entry.sources[entry.power.range_w.source]
+    assert source.publisher or source.url
+    if low < entry.tdp_w:
+        assert entry.with_power_limit(low).power_range_w is None
+
+
+def test_the_known_power_ranges() -> None:
+    assert device("amd-ryzen-ai-max-plus-395-8060s").power_range_w == (45, 120)
+    assert device("nvidia-geforce-rtx-4090-laptop").power_range_w == (80, 150)
+    assert device("nvidia-b300-sxm-288gb").power_range_w == (1000, 1400)
+    assert device("nvidia-geforce-rtx-4090").power_range_w is None
+    assert all(device(file.stem).power_range_w for file in FILES if file.stem.endswith("-laptop"))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "message"),
+    [(130, 150, "not in range_w, 130 to 150"), (60, 100, "not in range_w"), (150, 80, "not in range_w"),
+     (120, 120, "no range")],
+)  # fmt: skip
+def test_a_power_range_must_hold_the_rated_power(low: float, high: float, message: str) -> None:
+    values = device("nvidia-geforce-rtx-4090-laptop").model_dump(mode="json", by_alias=True, exclude_none=True)
+    values["power"]["range_w"] |= {"min": low, "max": high}
+    with pytest.raises(ValidationError, match=message):
+        HardwareSpec.model_validate(values)
 
 
 def test_an_asked_amount_of_memory_cites_a_listed_source() -> None:

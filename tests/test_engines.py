@@ -17,7 +17,8 @@ from pydantic import ValidationError
 import rooflinellm as rl
 from rooflinellm import catalog
 from rooflinellm.engine import paths
-from rooflinellm.engine.compile import choose_backend, compile_plan
+from rooflinellm.engine.compile import compile_plan
+from rooflinellm.engine.kernels import choose_backend
 from rooflinellm.engine.memory import Allocation, memory_plan
 from rooflinellm.engine.paths import ComputePath, attention_paths, runs_on, weight_paths
 from rooflinellm.engine.plan import Plan
@@ -188,7 +189,7 @@ def test_every_device_and_format_runs_or_says_what_to_do(
         if (name, device.isa) not in WITHOUT_HALVES:
             assert computed, device.id
             plan = plan_of(f"{name}:{backend}", device.id)
-            assert plan.backend_name == backend
+            assert plan.main.backend_name == backend
             assert all(kernel.paths for kernel in plan.kernels if kernel.flops_per_token)
 
 
@@ -721,7 +722,13 @@ def test_windows() -> None:
 
     def sliding(name: str, device: str) -> Any:
         plan = plan_of(name, device, "gemma-3-4b")
-        per_token = sum(cache.bytes_per_token for share in plan.shares for cache in share.caches if cache.span)
+        per_token = sum(
+            cache.bytes_per_token
+            for stage in plan.stages
+            for share in stage.shares
+            for cache in share.caches
+            if cache.span
+        )
         return memory_of(plan, 32_768).kv_by_kind["sliding"] / per_token
 
     assert sliding("llama.cpp", RTX_4090) == 1024 + 512

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rooflinellm import catalog
 from rooflinellm._numeric import anywhere, every, is_array, largest, round_up
-from rooflinellm.api import lookup
 from rooflinellm.api.arguments import (
     at_least_one,
     count,
     name_of,
     one_of,
-    positive,
     scalar_count,
     seconds,
     share,
@@ -27,21 +22,20 @@ from rooflinellm.api.arguments import (
 )
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
-from rooflinellm.api.overrides import has_arrays, override
+from rooflinellm.api.overrides import has_arrays
+from rooflinellm.api.placing import choose_placement
+from rooflinellm.api.plans import Setup, settle
 from rooflinellm.api.stacking import each
 from rooflinellm.engine.answer import Conventions, answer
-from rooflinellm.engine.compile import choose_backend, compile_plan
-from rooflinellm.engine.memory import LARGEST_BATCH, Allocation
+from rooflinellm.engine.memory import LARGEST_BATCH
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request
 from rooflinellm.errors import InvalidRequest, RooflineWarning
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.results import Estimate
-from rooflinellm.specs.engine import EngineSpec
 from rooflinellm.specs.formats import FormatSpec
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
-from rooflinellm.specs.profile import ProfileSpec
 from rooflinellm.units import format_gib
 
 MAX_TOKENS = 10**9
@@ -103,8 +97,11 @@ def estimate(
         Equal requests side by side. [-]
     tensor_parallel, pipeline_parallel, expert_parallel, data_parallel : int
         Ways of spreading over devices; only 1 so far. [-]
-    gpu_layers, cpu_moe_layers : int, optional
-        Offload to the host; not available yet. [-]
+    gpu_layers : int, optional
+        Layers on the devices, the last ones, the head as one more behind them, as llama.cpp counts; the others stay in
+        the host's memory. None is all of them where they fit, else the fastest that does, if the system has a host. [-]
+    cpu_moe_layers : int, optional
+        Layers, the first ones, whose experts stay in the host's memory; None as with `gpu_layers`. [-]
     draft, draft_tokens, acceptance
         Speculative decoding; not available yet.
     prefill_chunk : int, optional
@@ -146,8 +143,6 @@ def estimate(
         pipeline_parallel=(pipeline_parallel, 1),
         expert_parallel=(expert_parallel, 1),
         data_parallel=(data_parallel, 1),
-        gpu_layers=(gpu_layers, None),
-        cpu_moe_layers=(cpu_moe_layers, None),
         draft=(draft, None),
         draft_tokens=(draft_tokens, 0),
         acceptance=(acceptance, None),
@@ -156,7 +151,7 @@ def estimate(
         raise InvalidRequest("give a mapping of paths to values", where="overrides")
     if overrides and has_arrays(overrides):
         ask = partial(estimate, model, hardware, weights=weights, kv=kv, engine=engine, options=options)
-        ask = partial(ask, prefill_chunk=prefill_chunk)
+        ask = partial(ask, prefill_chunk=prefill_chunk, gpu_layers=gpu_layers, cpu_moe_layers=cpu_moe_layers)
         numbers = {
             "prompt_tokens": prompt_tokens,
             "output_tokens": output_tokens,
@@ -179,7 +174,8 @@ def estimate(
     kv = None if kv is None else name_of("kv", kv)
     chunk = prefill_chunk if prefill_chunk is not None else options.ubatch
     chunk = None if chunk is None else scalar_count("prefill_chunk", chunk)
-    plan = _plan(model, hardware, weights, kv, engine, chunk, options, overrides)
+    setup = Setup(weights, kv, engine, chunk, options, overrides)
+    settled = settle(model, hardware, setup)
     request = Request(
         prompt_tokens=counts["prompt_tokens"],
         output_tokens=counts["output_tokens"],
@@ -198,7 +194,7 @@ def estimate(
         )
     occupied = request.occupied_tokens
     if context_limit is None:
-        limit = round_up(at_least_one(occupied), plan.engine.kv.block_tokens)
+        limit = round_up(at_least_one(occupied), settled.engine.kv.block_tokens)
     else:
         limit = count("context_limit", context_limit, 1, MAX_TOKENS)
         if anywhere(occupied > limit):
@@ -207,18 +203,15 @@ def estimate(
                 where="context_limit",
                 next_step="Raise context_limit, or leave it out.",
             )
-    allocation = Allocation(
-        unified=plan.engine.kv.unified if options.kv_unified is None else options.kv_unified,
-        full_windows=options.swa_full,
-        chunk=plan.prefill_chunk,
-        state_copies=scalar_count("state_copies", options.state_copies),
-    )
+    choice = choose_placement(settled, request, limit, gpu_layers, cpu_moe_layers)
+    plan, allocation = choice.plan, choice.allocation
     conventions = Conventions(
         first_token=one_of("first_token", options.first_token, ("prefill", "extra_step")),
         queue_s=seconds("queue_s", queue_s),
         tokenize_s=seconds("tokenize_s", tokenize_s),
     )
     workload = {**counts, "context_limit": limit, "prefill_chunk": chunk}
+    workload |= {"gpu_layers": choice.gpu_layers, "cpu_moe_layers": choice.cpu_moe_layers}
     return _announced(
         _judged(
             answer(
@@ -227,7 +220,7 @@ def estimate(
                 allocation,
                 limit,
                 conventions,
-                assumptions=_assumptions(plan),
+                assumptions=(*_assumptions(plan), *choice.said),
                 warnings=_beyond_training(plan, occupied),
                 workload=workload,
             )
@@ -240,148 +233,6 @@ def _only_default(**given: tuple[Any, Any]) -> None:
     for name, (value, default) in given.items():
         if is_array(value) or value != default:
             raise InvalidRequest(f"not available yet; leave it at {default}", where=name)
-
-
-def choose(
-    model: ModelSpec, weights: str | FormatSpec | None, engine: str | None
-) -> tuple[FormatSpec, EngineSpec, str | None, str | None]:
-    """Settle format and engine, each from the other where one is missing.
-
-    A model that comes from a file is in the file's own format, unless another one is asked for.
-
-    Returns
-    -------
-    tuple
-        Format, engine, and the backend and the build's date that were asked for (None: the device's, a current one).
-    """
-    file = model.entry.file
-    if file is not None and (weights is None or weights == file.fmt.id):
-        weights = file.fmt
-    if engine is None:
-        if isinstance(weights, FormatSpec):
-            engine = _ENGINE_OF_FAMILY.get(weights.family, "vllm")
-        elif weights is None or catalog.gguf_type(weights):
-            engine = "llama.cpp"
-        else:
-            engine = _ENGINE_OF_FAMILY.get(catalog.weight_format(weights, _FAMILIES).family, "vllm")
-    spec, backend, build_date = catalog.engine(engine)
-    if isinstance(weights, FormatSpec):
-        return weights, spec, backend, build_date
-    name = weights or spec.default_format or model.native_format
-    fmt = catalog.weight_format(name, spec.format_families)
-    return (file.fmt if file is not None and fmt.id == file.format else fmt), spec, backend, build_date
-
-
-_FAMILIES = ("hf", "mlx", "exl", "gguf")
-"""Whose format a name is that several families have and that does not mean GGUF."""
-_ENGINE_OF_FAMILY = {"gguf": "llama.cpp", "mlx": "mlx", "hf": "vllm"}
-
-
-def _plan(
-    model: Name | ModelEntry | ModelSpec,
-    hardware: Name | HardwareSpec | SystemSpec,
-    weights: str | FormatSpec | None,
-    kv: str | None,
-    engine: str | None,
-    chunk: int | None,
-    options: Options,
-    overrides: Mapping[str, Any] | None,
-) -> Plan:
-    """Compile, or take the plan that was compiled before from the same names or entries."""
-    named = None if overrides or options.profile is not None else _named(model, hardware, weights, engine)
-    if named is not None:
-        named = (*named, kv, chunk, options.mla, options.power_limit_w)
-        if named in _named_plans:
-            return _named_plans[named]
-    plan = _compiled(model, hardware, weights, kv, engine, chunk, options, overrides)
-    if named is not None:
-        _named_plans[named] = plan
-        if len(_named_plans) > PLANS_KEPT:
-            _named_plans.popitem(last=False)
-    return plan
-
-
-def _named(*given: Any) -> tuple[Any, ...] | None:
-    """A key of names that lead to packaged entries, which do not change while a program runs.
-
-    None where the user has entries of their own, which may change at any time, or where a name may be a file's.
-    """
-    if not all(name is None or type(name) is str for name in given) or catalog.has_user_entries():
-        return None
-    return None if any(name is not None and os.path.exists(name) for name in given) else given
-
-
-_named_plans: OrderedDict[Any, Plan] = OrderedDict()
-
-
-def _compiled(
-    model: Name | ModelEntry | ModelSpec,
-    hardware: Name | HardwareSpec | SystemSpec,
-    weights: str | FormatSpec | None,
-    kv: str | None,
-    engine: str | None,
-    chunk: int | None,
-    options: Options,
-    overrides: Mapping[str, Any] | None,
-) -> Plan:
-    model, system = lookup.model(model), lookup.system(hardware)
-    fmt, engine_spec, backend, build_date = choose(model, weights, engine)
-    make = partial(build, fmt=fmt, engine=engine_spec, backend=backend, kv=kv, chunk=chunk)
-    make = partial(make, build_date=build_date, options=options)
-    if overrides:
-        return make(*override(model, system, overrides))
-    profiles = catalog.profiles(options.profile)
-    entries = (model, system.device, system.host, fmt, engine_spec, *profiles)
-    key = (*map(id, entries), system.count, backend, build_date, kv, chunk, options.mla, options.power_limit_w)
-    kept = _plans.get(key)
-    if kept is not None and kept[0].device is system.device:
-        return kept[-1]
-    plan = make(model, system)
-    _plans[key] = (system, profiles, plan)  # alive, so that their identities stay theirs
-    if len(_plans) > PLANS_KEPT:
-        _plans.popitem(last=False)
-    return plan
-
-
-_plans: OrderedDict[Any, tuple[SystemSpec, tuple[ProfileSpec, ...], Plan]] = OrderedDict()
-
-
-def build(
-    model: ModelSpec,
-    system: SystemSpec,
-    fmt: FormatSpec,
-    engine: EngineSpec,
-    backend: str | None,
-    kv: str | None,
-    chunk: int | None,
-    build_date: str | None = None,
-    options: Options | None = None,
-) -> Plan:
-    """Compile a plan from settled entries; errors as in `estimate`."""
-    options = options or Options()
-    if options.power_limit_w is not None:
-        limit = positive("power_limit_w", options.power_limit_w)
-        system = system.model_copy(update={"device": system.device.with_power_limit(limit)})
-    form = None if options.mla is None else one_of("mla", options.mla, ("absorbed", "expanded"))
-    if system.count > 1 and engine.several_devices != "layer_split":
-        raise InvalidRequest(
-            f"{engine.id} spreads over {system.count} devices by tensor parallelism, which is not available yet",
-            where="tensor_parallel",
-            next_step="Name one device, or use llama.cpp, which splits by layers.",
-        )
-    return compile_plan(
-        model,
-        system,
-        fmt,
-        engine,
-        choose_backend(engine, system.device, backend),
-        catalog.profiles(options.profile),
-        catalog.encodings(),
-        kv=kv or engine.kv.default,
-        prefill_chunk=chunk,
-        expanded=form == "expanded",
-        build=build_date,
-    )
 
 
 def _assumptions(plan: Plan) -> tuple[str, ...]:

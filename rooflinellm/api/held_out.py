@@ -9,7 +9,7 @@ from rooflinellm import catalog
 from rooflinellm.api.validate import Chooser
 from rooflinellm.calibration.folds import Key
 from rooflinellm.calibration.profile import FoldProfiles, cross_validate, fold_profile
-from rooflinellm.calibration.samples import Sample, group_of, samples, series_of
+from rooflinellm.calibration.samples import Sample, group_of, is_of_kernels, samples, series_of
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.measurements.evaluate import Evaluator
 from rooflinellm.measurements.names import Names
@@ -45,6 +45,8 @@ def chooser(profiles: FoldProfiles) -> Chooser:
     evaluators: dict[int, Evaluator] = {}  # by identity of a profile, which `profiles` keeps alive
 
     def choose(row: Row, resolved: Resolved) -> Evaluator | str:
+        if not is_of_kernels(resolved):
+            return OTHER
         group = group_of(resolved)
         profile = profiles.without(group, series_of(row, resolved), resolved.system.name)
         if profile is None:

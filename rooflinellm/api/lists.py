@@ -1,4 +1,7 @@
-"""What there is: devices, models and weight formats, and which version of the data."""
+"""What there is: devices, models and weight formats, and which version of the data.
+
+What only lists of models and formats need is imported where it is used: a list of devices does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,17 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rooflinellm import _resources, catalog
-from rooflinellm.api.lookup import model
-from rooflinellm.engine.layout import lay_out
 from rooflinellm.errors import RooflineError
-from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
 from rooflinellm.specs.hardware import HardwareSpec
 from rooflinellm.specs.index import YAML_SUFFIXES, Listed
-from rooflinellm.summary import params_text
 from rooflinellm.units import BITS_PER_BYTE, GB, GIB, KIB, TERA, significant
+
+if TYPE_CHECKING:
+    from rooflinellm.operators.model import ModelSpec
 
 DATABASES = ("hardware_db", "model_db")
 VERSION_DIGITS = 12
@@ -88,6 +90,12 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+def _params_text(count: float) -> str:
+    from rooflinellm.summary import params_text
+
+    return params_text(count)
+
+
 _HARDWARE = (
     Detail("kind", Column("kind", "left", drop=3), str),
     Detail("memory_bytes", Column("GiB"), lambda value: f"{value / GIB:,.4g}"),
@@ -96,8 +104,8 @@ _HARDWARE = (
     Detail("tdp_w", Column("W", drop=2), lambda value: f"{value:,.0f}"),
 )
 _MODELS = (
-    Detail("total_params", Column("parameters"), params_text),
-    Detail("active_params", Column("active", drop=2), params_text),
+    Detail("total_params", Column("parameters"), _params_text),
+    Detail("active_params", Column("active", drop=2), _params_text),
     Detail("layers", Column("layers", drop=4), str),
     Detail("max_context_tokens", Column("context"), lambda value: f"{value:,}"),
     Detail("kv_bytes_per_token", Column("KV KiB/token", drop=3), lambda value: significant(value / KIB, 3)),
@@ -162,6 +170,8 @@ def _hardware_details(name: str) -> dict[str, Any]:
 
 
 def _model_details(name: str) -> dict[str, Any]:
+    from rooflinellm.api.lookup import model
+
     spec = model(name)
     return {
         "family": spec.family,
@@ -175,6 +185,9 @@ def _model_details(name: str) -> dict[str, Any]:
 
 
 def _format_details(name: str) -> dict[str, Any]:
+    from rooflinellm.api.lookup import model
+    from rooflinellm.engine.layout import lay_out
+
     spec, table = catalog.weight_format(name), catalog.encodings().encodings
     reference = model(REFERENCE_MODEL)
     layout = lay_out(reference, spec, table)
@@ -206,6 +219,8 @@ def model_sizes(spec: ModelSpec, formats: Iterable[str]) -> list[dict[str, Any]]
     list of dict
         ``weights``, ``bits_per_weight`` and ``resident_weight_bytes`` of each.
     """
+    from rooflinellm.engine.layout import lay_out
+
     sizes = []
     for name in formats:
         fmt = catalog.weight_format(name)

@@ -35,6 +35,10 @@ class Options:
     state_copies : int
         Copies of recurrent state that are kept for each sequence, such as one more for each drafted token, to roll
         rejected ones back to. [-]
+    kv_on_host : bool
+        The cache stays in the host's memory and attention is computed there, as with ``--no-kv-offload``.
+    tensor_split : tuple of float, optional
+        Parts of the devices in the layers, in the order of the system; None follows their memory. [-]
     power_limit_w : float, optional
         Power a device is limited to: compute scales with its square root, bandwidth does not. [W]
     profile : str, path or ProfileSpec, optional
@@ -50,5 +54,7 @@ class Options:
     swa_full: bool = False
     mla: Literal["absorbed", "expanded"] | None = None
     state_copies: int = 1
+    kv_on_host: bool = False
+    tensor_split: tuple[float, ...] | None = None
     power_limit_w: float | None = None
     profile: str | os.PathLike[str] | ProfileSpec | None = None

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from rooflinellm.efficiency.rates import FEW, FEW_TOKENS, MANY
-from rooflinellm.engine.compile import VECTOR_PEAK, choose_backend
 from rooflinellm.engine.evaluate import Passes, Run, attended_work, moved_bytes, multiplied
+from rooflinellm.engine.kernels import VECTOR_PEAK, choose_backend
 from rooflinellm.engine.plan import Kernel, Plan
 from rooflinellm.engine.request import NOMINAL_SKEW
 from rooflinellm.errors import RooflineError
@@ -129,6 +129,12 @@ def group_of(resolved: Resolved) -> str:
     return f"{engine.variant_of or engine.id}:{choose_backend(engine, device, resolved.backend)}"
 
 
+def is_of_kernels(resolved: Resolved) -> bool:
+    """Whether a result tells of the kernels of one group: of one phase, on one device, with nothing on its host."""
+    alone = resolved.system.device_count == 1 and resolved.offload is None
+    return alone and resolved.quantity.of in ("prefill", "decode")
+
+
 def series_of(row: Row, resolved: Resolved) -> str:
     """The series of a result, as text."""
     return repr(series(row, resolved))
@@ -136,7 +142,7 @@ def series_of(row: Row, resolved: Resolved) -> str:
 
 def _sample(row: Row, resolved: Resolved, evaluator: Evaluator) -> Sample | None:
     quantity = resolved.quantity
-    if quantity.of not in ("prefill", "decode") or resolved.system.count > 1:
+    if not is_of_kernels(resolved):
         return None
     plan, request = evaluator.plan(resolved), evaluator.request(resolved)
     if quantity.of == "prefill":

@@ -12,7 +12,7 @@ from rooflinellm import units
 from rooflinellm._numeric import where
 from rooflinellm.errors import MissingSpec
 from rooflinellm.specs.hardware import HardwareSpec
-from rooflinellm.specs.profile import Factors, Interval, KernelGroup, Level, ProfileSpec, Widths
+from rooflinellm.specs.profile import Factors, Interval, KernelGroup, Level, ProfileSpec, Way, WayName, Widths
 
 Names = Mapping[Level, str]
 T = TypeVar("T")
@@ -198,6 +198,21 @@ def group_for(
             if all(_matches(*pair) for pair in patterns):
                 return profile, group
     return None
+
+
+def way(profiles: Sequence[ProfileSpec], name: WayName) -> Way:
+    """Look up what copies between places reach: the first profile that says.
+
+    Raises
+    ------
+    MissingSpec
+        No profile says anything about it.
+    """
+    for profile in profiles:
+        if name in profile.ways:
+            return profile.ways[name]
+    known = ", ".join(profile.id for profile in profiles)
+    raise MissingSpec(f"no rate for copies of kind {name}", where=f"profiles {known}, field ways")
 
 
 def _names_of(device: HardwareSpec, build: str | None) -> dict[Level, str]:

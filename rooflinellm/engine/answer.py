@@ -89,7 +89,7 @@ def answer(
     device = plan.system.device
     energy: Prediction | None = None
     if device.tdp_w is not None:
-        drawn = device.tdp_w * plan.machine.devices * rates.decode_power_fraction
+        drawn = device.tdp_w * plan.device_count * rates.decode_power_fraction
         energy = tpot.scaled(drawn / sequences, "J")
     return Estimate(
         prefill=phase(plan, "prefill", prefill, request.computed_tokens, sequences, prefill_s, prefill_s),
@@ -143,9 +143,9 @@ def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[s
         said.append(
             "experts: the ideal reads the active ones only; the expectation those that tokens routed uniformly touch"
         )
-    if plan.machine.devices > 1:
+    if plan.device_count > 1:
         said.append(
-            f"layers split over {plan.machine.devices} devices: one sequence decodes on one device after the other"
+            f"layers split over {plan.device_count} devices: one sequence decodes on one device after the other"
         )
     headroom = plan.system.device.clock_headroom
     if headroom > 1:

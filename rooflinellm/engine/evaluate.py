@@ -84,14 +84,15 @@ class Work:
 class Expectation:
     """Time an operator is expected to take over some runs. [s]
 
-    `busy_s` is the sum over its passes of the longer of memory and compute; `memory_s` and `compute_s` are the sums of
-    either alone.
+    `busy_s` is the sum over its passes of the longer of memory and compute, with what copies of weights add;
+    `memory_s`, `compute_s` and `link_s` are the sums of each alone.
     """
 
     floor_s: Any
     memory_s: Any
     compute_s: Any
     busy_s: Any
+    link_s: Any = 0.0
 
 
 def work(kernel: Kernel, passes: Passes) -> Work:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from rooflinellm.errors import InvalidRequest
@@ -28,17 +28,35 @@ class OperatorRow:
         Encoding of its largest matrix, which decides the compute path; None without matrices.
     layers : list of int
         The layers it stands in; -1 outside the layers. [-]
-    weight_bytes : int
-        Weights of all of them; of a mixture, all experts. [byte]
-    expert_bytes : int
+    bytes_by_layer : list of int
+        Weights of each of them; of a mixture, all experts. [byte]
+    expert_bytes_by_layer : list of int
         One expert of each; 0 elsewhere. [byte]
     """
 
     operator: Operator
     encoding: str | None
     layers: list[int] = field(default_factory=list)
-    weight_bytes: int = 0
-    expert_bytes: int = 0
+    bytes_by_layer: list[int] = field(default_factory=list)
+    expert_bytes_by_layer: list[int] = field(default_factory=list)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Weights of all of them; of a mixture, all experts. [byte]"""
+        return sum(self.bytes_by_layer)
+
+    @property
+    def expert_bytes(self) -> int:
+        """One expert of each; 0 elsewhere. [byte]"""
+        return sum(self.expert_bytes_by_layer)
+
+    def within(self, layers: Container[int]) -> OperatorRow:
+        """The same operator in some of its layers only."""
+        kept = [index for index, layer in enumerate(self.layers) if layer in layers]
+        if len(kept) == len(self.layers):
+            return self
+        picked = (self.layers, self.bytes_by_layer, self.expert_bytes_by_layer)
+        return OperatorRow(self.operator, self.encoding, *([values[index] for index in kept] for values in picked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +161,8 @@ class _Builder:
         encoding = max(names)[1] if names else None
         row = self.rows.setdefault((operator, encoding), OperatorRow(operator, encoding))
         row.layers.append(layer)
-        row.weight_bytes += total
-        if operator.moe is not None:
-            row.expert_bytes += expert
+        row.bytes_by_layer.append(total)
+        row.expert_bytes_by_layer.append(0 if operator.moe is None else expert)
         return total
 
     def _stored(self, tensor: Tensor, layer: int) -> tuple[str, int]:

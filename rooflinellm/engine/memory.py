@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinellm._numeric import anywhere, ceil_div, maximum, minimum, round_up, where
-from rooflinellm.engine.plan import DeviceShare, Plan
+from rooflinellm._numeric import anywhere, ceil_div, every, minimum, round_up, where
+from rooflinellm.engine.plan import DeviceShare, Plan, Stage
 from rooflinellm.engine.workspace import workspace_bytes
 from rooflinellm.results import MemoryPlan, PlacedPart
+from rooflinellm.specs.engine import EngineSpec
+from rooflinellm.specs.hardware import HardwareSpec
 
 LARGEST_BATCH = 10**6
 """Most sequences that a request may ask for. [-]"""
@@ -76,19 +78,71 @@ def cells(plan: Plan, window: int | None, sequences: Any, limit: Any, allocation
     return pools * round_up(minimum(context, window * sharing + allocation.chunk), rules.block_tokens)
 
 
-def device_bytes(plan: Plan, share: DeviceShare, sequences: Any, limit: Any, allocation: Allocation) -> Any:
-    """Weights, cache and workspace of one device. [byte]"""
+def place_bytes(
+    plan: Plan, stage: Stage, share: DeviceShare, sequences: Any, limit: Any, allocation: Allocation
+) -> Any:
+    """Weights, cache and workspace of one device, or of what lies on the host or on a drive. [byte]"""
     kv = sum(cache.bytes_per_token * cells(plan, cache.span, sequences, limit, allocation) for cache in share.caches)
     state = share.state_bytes * sequences * allocation.state_copies
-    return share.weight_bytes + kv + state + workspace_bytes(plan, sequences, limit, allocation.chunk)
+    works = stage.tier == "device" or (stage.tier == "host" and stage.kernels)
+    workspace = workspace_bytes(plan, sequences, limit, allocation.chunk, stage) if works else 0
+    return share.weight_bytes + kv + state + workspace
 
 
-def _fit(plan: Plan, sequences: Any, limit: Any, allocation: Allocation, usable: int) -> Any:
-    """Whether every device holds its part."""
-    fullest: Any = 0
-    for share in plan.shares:
-        fullest = maximum(fullest, device_bytes(plan, share, sequences, limit, allocation))
-    return fullest <= usable
+def usable_bytes(plan: Plan, stage: Stage) -> int | None:
+    """What programs get of the memory of one device, of the host or of a drive; None where it is not known. [byte]"""
+    if stage.tier == "device":
+        return usable_of_device(stage.device, plan.engine)
+    if stage.tier == "disk":
+        return None if plan.system.disk is None else plan.system.disk.capacity_bytes or LARGEST_DISK
+    if plan.system.device.memory.unified:
+        return plan.system.device.memory_bytes
+    return None if plan.system.host is None else plan.system.host.capacity_bytes
+
+
+LARGEST_DISK = 10**15
+"""Room on a drive whose capacity is not stated. [byte]"""
+
+
+def usable_of_device(device: HardwareSpec, engine: EngineSpec) -> int | None:
+    """Memory of one device that the engine takes: the usable part, or the share of the capacity it is set to. [byte]"""
+    if device.usable_bytes is None or device.memory_bytes is None:
+        return None
+    return min(device.usable_bytes, int(device.memory_bytes * engine.workspace.memory_fraction))
+
+
+def _fit(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
+    """Whether every place holds its part; None where the memory of one that matters is not known.
+
+    A host of unknown memory holds what is only looked up.
+    """
+    fits: Any = True
+    unknown = False
+    shared: Any = 0
+    for stage in plan.stages:
+        usable = usable_bytes(plan, stage)
+        for share in stage.shares:
+            held = place_bytes(plan, stage, share, sequences, limit, allocation)
+            shared = shared + held
+            if usable is not None:
+                fits = fits & (held <= usable)
+            elif stage.tier == "device" or stage.kernels:
+                unknown = True
+    device = plan.system.device
+    if device.memory.unified and device.memory_bytes is not None:
+        fits = fits & (shared <= device.memory_bytes * plan.device_count)
+    return None if unknown and every(fits) else fits
+
+
+def fits_devices(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
+    """Whether the devices hold their part, whatever the host does; a device of unknown memory holds everything."""
+    fits: Any = True
+    for stage in plan.stages:
+        usable = usable_bytes(plan, stage) if stage.tier == "device" else None
+        if usable is not None:
+            for share in stage.shares:
+                fits = fits & (place_bytes(plan, stage, share, sequences, limit, allocation) <= usable)
+    return fits
 
 
 def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocation: Allocation) -> MemoryPlan:
@@ -113,63 +167,81 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
     """
     kinds: dict[str, Any] = {"full": 0, "sliding": 0, "latent": 0, "indexer": 0}
     filled: Any = 0
-    for cache in (cache for share in plan.shares for cache in share.caches):
-        held = cells(plan, cache.span, sequences, limit, allocation)
-        kinds[cache.kind] = kinds[cache.kind] + cache.bytes_per_token * held
-        tokens = occupied if cache.span is None else minimum(occupied, cache.span)
-        filled = filled + cache.bytes_per_token * sequences * tokens
-    state = sum(share.state_bytes for share in plan.shares) * sequences * allocation.state_copies
-    devices = plan.machine.devices
-    workspace = devices * workspace_bytes(plan, sequences, limit, allocation.chunk)
-    device_usable = usable_bytes(plan)
+    state: Any = 0
+    held = [(stage, share) for stage in plan.stages for share in stage.shares]
+    for _, share in held:
+        state = state + share.state_bytes * sequences * allocation.state_copies
+        for cache in share.caches:
+            kinds[cache.kind] += cache.bytes_per_token * cells(plan, cache.span, sequences, limit, allocation)
+            tokens = occupied if cache.span is None else minimum(occupied, cache.span)
+            filled = filled + cache.bytes_per_token * sequences * tokens
+    names = [name for stage in plan.stages for name in stage.names]
     placement = tuple(
         PlacedPart(
-            device=plan.system.device.id if devices == 1 else f"{plan.system.device.id} #{number}",
+            device=name,
             layers=share.layers,
             weight_bytes=share.weight_bytes,
-            bytes=device_bytes(plan, share, sequences, limit, allocation),
+            bytes=place_bytes(plan, stage, share, sequences, limit, allocation),
+            usable_bytes=usable_bytes(plan, stage),
         )
-        for number, share in enumerate(plan.shares)
+        for name, (stage, share) in zip(names, held, strict=True)
     )
     kv_bytes: Any = sum(kinds.values())
+    total: Any = sum(part.bytes for part in placement)
     return MemoryPlan(
         resident_weight_bytes=plan.resident_weight_bytes,
         kv_allocated_bytes=kv_bytes,
         kv_occupied_bytes=filled,
         kv_by_kind=kinds,
         state_bytes=state,
-        workspace_bytes=workspace,
-        total_bytes=plan.resident_weight_bytes + kv_bytes + state + workspace,
-        usable_bytes=None if device_usable is None else device_usable * devices,
-        fits=None if device_usable is None else _fit(plan, sequences, limit, allocation, device_usable),
+        workspace_bytes=total - kv_bytes - state - plan.resident_weight_bytes,
+        total_bytes=total,
+        usable_bytes=_total_usable(plan),
+        fits=_fit(plan, sequences, limit, allocation),
         placement=placement,
-        _largest_context=lambda: _largest_context(plan, sequences, allocation, device_usable),
-        _largest_batch=lambda: _largest_batch(plan, limit, allocation, device_usable),
+        _largest_context=lambda: _largest_context(plan, sequences, allocation),
+        _largest_batch=lambda: _largest_batch(plan, limit, allocation),
     )
 
 
-def usable_bytes(plan: Plan) -> int | None:
-    """Memory of one device that the engine takes: the usable part, or the share of the capacity it is set to. [byte]"""
-    device = plan.system.device
-    if device.usable_bytes is None or device.memory_bytes is None:
-        return None
-    return min(device.usable_bytes, int(device.memory_bytes * plan.engine.workspace.memory_fraction))
+def _total_usable(plan: Plan) -> int | None:
+    """Memory of the devices, and of the host where it takes part in a pass. [byte]"""
+    total = 0
+    for stage in plan.stages:
+        if stage.tier == "device" or (stage.tier == "host" and stage.kernels):
+            usable = usable_bytes(plan, stage)
+            if usable is None:
+                return None
+            if stage.tier == "device" or not plan.system.device.memory.unified:
+                total += usable * len(stage.shares)
+    return total
 
 
-def _largest_context(plan: Plan, sequences: Any, allocation: Allocation, usable: int | None) -> Any:
-    if usable is None:
+def _known(plan: Plan) -> bool:
+    """Whether the memory of every device is known, so that there is a most that fits."""
+    return all(usable_bytes(plan, stage) is not None for stage in plan.stages if stage.tier == "device")
+
+
+def _largest_context(plan: Plan, sequences: Any, allocation: Allocation) -> Any:
+    if not _known(plan):
         return None
     block, most = plan.engine.kv.block_tokens, plan.model.max_context_tokens
     blocks = _largest(
-        lambda count: _fit(plan, sequences, count * block, allocation, usable), ceil_div(most, block), sequences
+        lambda count: _holds(plan, sequences, count * block, allocation), ceil_div(most, block), sequences
     )
     return minimum(blocks * block, most)
 
 
-def _largest_batch(plan: Plan, limit: Any, allocation: Allocation, usable: int | None) -> Any:
-    if usable is None:
+def _largest_batch(plan: Plan, limit: Any, allocation: Allocation) -> Any:
+    if not _known(plan):
         return None
-    return _largest(lambda count: _fit(plan, count, limit, allocation, usable), LARGEST_BATCH, limit)
+    return _largest(lambda count: _holds(plan, count, limit, allocation), LARGEST_BATCH, limit)
+
+
+def _holds(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
+    """Whether it fits as far as is known."""
+    fits = _fit(plan, sequences, limit, allocation)
+    return True if fits is None else fits
 
 
 def _largest(fits: Any, most: int, like: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from rooflinellm.efficiency.rates import Rates
 from rooflinellm.engine.layout import Layout
@@ -11,7 +11,10 @@ from rooflinellm.operators.graph import Kind
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.engine import Backend, EngineSpec
 from rooflinellm.specs.formats import FormatSpec
-from rooflinellm.specs.hardware import SystemSpec
+from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
+
+Tier = Literal["device", "host", "disk"]
+"""Where a part of a model lies: in a device that computes, in the memory of its host, or on a drive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,31 +163,172 @@ class DeviceShare:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """A way that bytes take between places.
+
+    Attributes
+    ----------
+    kind : str
+        ``pcie``, ``network``, ``disk`` …
+    bandwidth : float
+        Printed, in one direction. [byte/s]
+    sustained_bandwidth : float
+        What copies are expected to reach. [byte/s]
+    latency_s : float
+        What a copy takes at least. [s]
+    """
+
+    kind: str
+    bandwidth: float
+    sustained_bandwidth: float
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Activations that pass from one place to the next.
+
+    Attributes
+    ----------
+    count : int
+        How often in a pass. [-]
+    bytes_per_token : int
+        [byte/token]
+    link : Link
+        The way they take.
+    """
+
+    count: int
+    bytes_per_token: int
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Weights that are copied to where they are multiplied, pass by pass.
+
+    Attributes
+    ----------
+    link : Link
+        The way they take.
+    from_tokens : int
+        Tokens of a pass from which on they are copied; below, they are multiplied where they lie. 0 copies always.
+        [token]
+    from_tokens_of_experts : int
+        The same of mixtures. [token]
+    overlapped : bool
+        The next layer's weights are copied while the last one's are multiplied.
+    kernels : tuple of Kernel or None
+        The stage's operators as they run where the weights are copied to; None for those that stay.
+    """
+
+    link: Link
+    from_tokens: int
+    from_tokens_of_experts: int
+    overlapped: bool
+    kernels: tuple[Kernel | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Equal devices in a row, or the host, with the part of the model that lies there.
+
+    Attributes
+    ----------
+    tier : str
+        ``device``, ``host`` or ``disk``.
+    device : HardwareSpec
+        What computes there.
+    backend_name : str
+        The engine's backend for it.
+    kernels : tuple of Kernel
+        Its operators.
+    machine : Machine
+        Its numbers.
+    rates : Rates
+        What it is expected to reach.
+    shares : tuple of DeviceShare
+        What each of the devices holds.
+    stream : Stream or None
+        Whether weights are copied elsewhere.
+    bounded : bool
+        Whether its compute rates are a bound; those of a typical processor are none.
+    """
+
+    tier: Tier
+    device: HardwareSpec
+    backend_name: str
+    kernels: tuple[Kernel, ...]
+    machine: Machine
+    rates: Rates
+    shares: tuple[DeviceShare, ...]
+    stream: Stream | None = None
+    bounded: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its devices are called in tables."""
+        if self.tier != "device":
+            return (self.tier,)
+        count = len(self.shares)
+        return tuple(self.device.id if count == 1 else f"{self.device.id} #{number}" for number in range(count))
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """One model in one format on one system under one engine."""
+    """One model in one format on one system under one engine.
+
+    `stages` are the devices in the order in which a token passes through them, then the host and the drive; the first
+    one is what the engine runs on, even where nothing of the model lies there.
+    """
 
     model: ModelSpec
     system: SystemSpec
     fmt: FormatSpec
     engine: EngineSpec
-    backend_name: str
     kv: str
     layout: Layout
-    kernels: tuple[Kernel, ...]
-    machine: Machine
-    rates: Rates
-    shares: tuple[DeviceShare, ...]
+    stages: tuple[Stage, ...]
+    crossings: tuple[Crossing, ...]
     widest_features: int
     resident_weight_bytes: int
     prefill_chunk: int
     build: str | None = None
+    offload: Any = None
+
+    @property
+    def main(self) -> Stage:
+        """What the engine runs on."""
+        return self.stages[0]
 
     @property
     def backend(self) -> Backend:
-        """The engine's rules for this device."""
-        return self.engine.backends[self.backend_name]
+        """The engine's rules for that device."""
+        return self.engine.backends[self.main.backend_name]
 
     @property
     def engine_name(self) -> str:
         """Engine, backend and, where one was asked for, the build's date: ``llama.cpp:cuda@2024-05``."""
-        return f"{self.engine.id}:{self.backend_name}{'' if self.build is None else f'@{self.build}'}"
+        return f"{self.engine.id}:{self.main.backend_name}{'' if self.build is None else f'@{self.build}'}"
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The operators of all stages."""
+        return tuple(kernel for stage in self.stages for kernel in stage.kernels)
+
+    @property
+    def rates(self) -> Rates:
+        """Efficiencies of what the engine runs on."""
+        return self.main.rates
+
+    @property
+    def device_count(self) -> int:
+        """Devices that compute, without the host. [-]"""
+        return sum(stage.machine.devices for stage in self.stages if stage.tier == "device")
+
+    @property
+    def placed_elsewhere(self) -> bool:
+        """Whether the host or a drive takes part in a pass, beyond looking up embeddings."""
+        return any(
+            stage.tier != "device" and any(k.kind != "embedding" for k in stage.kernels) for stage in self.stages
+        )

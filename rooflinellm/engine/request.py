@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm import roofline
-from rooflinellm._numeric import ceil_div, divide, largest, maximum, minimum, where
-from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work, expect, ideal_memory_s, work
+from rooflinellm._numeric import ceil_div, divide, maximum, minimum, where
+from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work
+from rooflinellm.engine.phases import PhaseTime, StageTime, phase_time
 from rooflinellm.engine.plan import Kernel, Plan
 from rooflinellm.results import OperatorCost, Phase, Prediction
 from rooflinellm.roofline import Overlap
@@ -101,112 +103,35 @@ def _chunks(sequences: Any, new: Any, chunk: Any, cached: Any) -> tuple[Run, Run
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseTime:
-    """Times and totals of a phase; the raw material of a `Phase`."""
-
-    ideal_s: Any
-    expected_s: Any
-    floor_s: Any
-    compute_s: Any
-    memory_s: Any
-    flops: Any
-    read_bytes: Any
-    works: tuple[Work, ...]
-    expectations: tuple[Expectation, ...]
-    ideal_scale: Any
-    expected_scale: Any
-    pass_tokens: int
-    overlap: Overlap
-
-
-def phase_time(
-    plan: Plan,
-    ideal_passes: Passes,
-    expected_passes: Passes,
-    request: Request,
-    *,
-    ideal_scale: Any = 1,
-    expected_scale: Any = 1,
-) -> PhaseTime:
-    """Evaluate a phase: the ideal as one maximum over its totals, the expectation as a sum over operators.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan.
-    ideal_passes, expected_passes : Passes
-        Passes of the ideal and of the expectation; they compute the same tokens.
-    request : Request
-        For routing skew and overlap.
-    ideal_scale, expected_scale : array_like
-        Devices that work at the same time. [-]
-
-    Returns
-    -------
-    PhaseTime
-    """
-    machine = plan.machine
-    works = tuple(work(kernel, ideal_passes) for kernel in plan.kernels)
-    flops: Any = sum(item.flops for item in works)
-    read: Any = sum(item.read_bytes for item in works)
-    compute: Any = sum(
-        item.flops / kernel.ideal_flop_per_s
-        for item, kernel in zip(works, plan.kernels, strict=True)
-        if kernel.ideal_key
-    )
-    memory = ideal_memory_s(read, ideal_passes.count, machine, machine.devices)
-    ideal = maximum(compute, memory) / ideal_scale
-    expectations = tuple(expect(kernel, expected_passes, request.skew) for kernel in plan.kernels)
-    floor: Any = sum(item.floor_s for item in expectations)
-    if request.overlap == "operator":
-        busy: Any = sum(item.busy_s for item in expectations)
-    else:
-        memory_total: Any = sum(item.memory_s for item in expectations)
-        compute_total: Any = sum(item.compute_s for item in expectations)
-        busy = memory_total + compute_total if request.overlap == "none" else maximum(memory_total, compute_total)
-    # Sustained rates are never above printed ones, so this only mends the last bit of a floating-point sum.
-    expected = maximum((floor + busy) / expected_scale, ideal)
-    return PhaseTime(
-        ideal_s=ideal,
-        expected_s=expected,
-        floor_s=floor / expected_scale,
-        compute_s=compute,
-        memory_s=memory,
-        flops=flops,
-        read_bytes=read,
-        works=works,
-        expectations=expectations,
-        ideal_scale=ideal_scale,
-        expected_scale=expected_scale,
-        pass_tokens=int(largest(run.tokens for run in expected_passes.packed)),
-        overlap=request.overlap,
-    )
-
-
 def prefill_time(plan: Plan, request: Request) -> PhaseTime:
     """Prefill of the batch's prompts together; over several devices its chunks are pipelined."""
-    devices = plan.machine.devices
+    devices = plan.device_count
     passes = request.prefill_passes(plan.prefill_chunk)
-    scale: Any = 1
-    if devices > 1:
+    in_flight: Any = 1
+    if devices > 1 and not plan.placed_elsewhere:
         in_flight = maximum(minimum(passes.count, max(plan.engine.batch_tokens // plan.prefill_chunk, 1)), 1)
-        scale = in_flight * devices / (in_flight + devices - 1)
+    one_token = request.computed_tokens * request.sequences <= 1
     return phase_time(
         plan,
         request.prefill_passes(request.chunk),
         passes,
-        request,
-        ideal_scale=where(request.computed_tokens * request.sequences > 1, devices, 1),
-        expected_scale=scale,
+        request.skew,
+        request.overlap,
+        in_turn=one_token & _in_turn(plan),
+        in_flight=in_flight,
     )
 
 
 def decode_time(plan: Plan, request: Request, steps: Any) -> PhaseTime:
     """Decode steps; the layers of one sequence run one device after the other, more sequences may be pipelined."""
     passes = request.decode_passes(steps)
-    scale = where(request.sequences > 1, plan.machine.devices, 1)
-    return phase_time(plan, passes, passes, request, ideal_scale=scale)
+    in_turn = (request.sequences <= 1) & _in_turn(plan)
+    return phase_time(plan, passes, passes, request.skew, request.overlap, in_turn=in_turn)
+
+
+def _in_turn(plan: Plan) -> bool:
+    """Whether the engine lets host and devices wait for one another."""
+    return plan.engine.offload is None or not (plan.engine.offload.overlapped and plan.placed_elsewhere)
 
 
 def time_prediction(time: PhaseTime, factor: Any, basis: str) -> Prediction:
@@ -260,8 +185,7 @@ def phase(
     Phase
     """
     rate = rate_prediction(tokens, rate_time)
-    headroom = plan.system.device.clock_headroom
-    peak = divide(time.flops, time.compute_s) / headroom
+    peak = divide(time.flops, _advertised_compute_s(time))
     return Phase(
         name=name,
         tokens_per_s=rate,
@@ -271,24 +195,61 @@ def phase(
         read_bytes=time.read_bytes,
         bound=_bound(time, time.expected_s),
         arithmetic_intensity=divide(time.flops, time.read_bytes),
-        ridge_point=roofline.ridge_point(peak, plan.machine.bandwidth),
+        ridge_point=roofline.ridge_point(peak, _bandwidth(time, plan)),
         peak_flop_per_s=peak,
-        _operators=lambda: tuple(
-            _operator_cost(plan, kernel, item, expectation, time)
-            for kernel, item, expectation in zip(plan.kernels, time.works, time.expectations, strict=True)
-        ),
+        _operators=lambda: tuple(_rows(plan, time)),
     )
 
 
-def _operator_cost(plan: Plan, kernel: Kernel, item: Work, expectation: Expectation, time: PhaseTime) -> OperatorCost:
-    machine = plan.machine
-    busy = expectation.memory_s + expectation.compute_s if time.overlap == "none" else expectation.busy_s
+def _rows(plan: Plan, time: PhaseTime) -> Iterator[OperatorCost]:
+    """Operators of all stages, and the copies between them."""
+    for stage in time.stages:
+        for kernel, item, expectation in zip(stage.stage.kernels, stage.works, stage.expectations, strict=True):
+            yield _operator_cost(stage, kernel, item, expectation, time)
+    if plan.crossings:
+        yield OperatorCost(
+            name="copies between places",
+            count=sum(crossing.count for crossing in plan.crossings),
+            flops=0,
+            read_bytes=0,
+            compute_path="",
+            time_s=time.crossing_s,
+            bound="link",
+            share_of_expected=divide(time.crossing_s, time.expected_s),
+            percent_of_ideal=0.0,
+        )
+
+
+def _advertised_compute_s(time: PhaseTime) -> Any:
+    """Time of the phase's FLOPs at the peaks of the advertised clocks. [s]"""
+    return sum(stage.compute_s * stage.stage.device.clock_headroom for stage in time.stages)
+
+
+def _bandwidth(time: PhaseTime, plan: Plan) -> Any:
+    """Printed bandwidth that the phase's bytes meet on average. [byte/s]"""
+    if len(time.stages) <= 1:
+        return plan.main.machine.bandwidth if not time.stages else time.stages[0].stage.machine.bandwidth
+    read: Any = 0.0
+    seconds: Any = 0.0
+    for stage in time.stages:
+        here: Any = sum(item.read_bytes for item in stage.works)
+        read, seconds = read + here, seconds + here / stage.stage.machine.bandwidth
+    return divide(read, seconds, empty=1.0)
+
+
+def _operator_cost(
+    stage: StageTime, kernel: Kernel, item: Work, expectation: Expectation, time: PhaseTime
+) -> OperatorCost:
+    busy = expectation.busy_s
+    if time.overlap == "none":
+        busy = expectation.memory_s + expectation.compute_s + expectation.link_s
     total = expectation.floor_s + busy
     seconds = total / time.expected_scale
-    compute = item.flops / kernel.ideal_flop_per_s if kernel.ideal_key else 0.0
-    own_ideal = maximum(compute, item.read_bytes / machine.bandwidth) / time.ideal_scale
+    compute = item.flops / kernel.ideal_flop_per_s if kernel.ideal_key and stage.stage.bounded else 0.0
+    own_ideal = maximum(compute, item.read_bytes / stage.stage.machine.bandwidth) / time.ideal_scale
+    name = kernel.name if stage.stage.tier == "device" else f"{kernel.name}, {stage.stage.tier}"
     return OperatorCost(
-        name=kernel.name,
+        name=name,
         count=kernel.count,
         flops=item.flops,
         read_bytes=item.read_bytes,
@@ -302,7 +263,8 @@ def _operator_cost(plan: Plan, kernel: Kernel, item: Work, expectation: Expectat
 
 def _bound(time: PhaseTime | Expectation, total: Any) -> Any:
     """The roofline's verdict, or ``overhead`` where floors are more than half of the total time [s]."""
-    return where(time.floor_s > total / 2, "overhead", roofline.bound(time.compute_s, time.memory_s))
+    verdict = roofline.bound(time.compute_s, time.memory_s, time.link_s)
+    return where(time.floor_s > total / 2, "overhead", verdict)
 
 
 def path_key(kernel: Kernel, tokens: int) -> str:

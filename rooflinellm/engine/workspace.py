@@ -7,7 +7,7 @@ from typing import Any
 from rooflinellm import units
 from rooflinellm._numeric import minimum
 from rooflinellm.engine.paths import fits_architecture
-from rooflinellm.engine.plan import Plan
+from rooflinellm.engine.plan import Plan, Stage
 from rooflinellm.specs.engine import EngineSpec, Limits
 from rooflinellm.specs.hardware import HardwareSpec
 from rooflinellm.specs.model import GatedFFN, MixtureOfExperts, ModelEntry, PlainFFN
@@ -15,8 +15,8 @@ from rooflinellm.specs.model import GatedFFN, MixtureOfExperts, ModelEntry, Plai
 FLOAT_BYTES = 4
 
 
-def workspace_bytes(plan: Plan, sequences: Any, limit: Any, chunk: int) -> Any:
-    """Compute buffer, graphs and runtime of one device, by the engine's rule.
+def workspace_bytes(plan: Plan, sequences: Any, limit: Any, chunk: int, stage: Stage | None = None) -> Any:
+    """Compute buffer, graphs and runtime of one device, by the engine's rule; of the host, the compute buffer alone.
 
     With a chunk of S tokens, room for B sequences, vocabulary V, hidden size d, the widest feed-forward part F and
     activations of b bytes:
@@ -44,6 +44,8 @@ def workspace_bytes(plan: Plan, sequences: Any, limit: Any, chunk: int) -> Any:
         Configured context of one sequence. [token]
     chunk : int
         Tokens of a prompt that pass at once, S. [token]
+    stage : Stage, optional
+        Whose device it is; None is the first one.
 
     Returns
     -------
@@ -55,8 +57,10 @@ def workspace_bytes(plan: Plan, sequences: Any, limit: Any, chunk: int) -> Any:
     The engines' files name the logs and the source that each rule was checked on.
     """
     model, engine, rules = plan.model, plan.engine, plan.engine.workspace
-    room = batch_limits(engine, plan.system.device).sequences
-    fixed = round((plan.backend.runtime_mib + rules.graphs_mib) * units.MIB)
+    stage = stage or plan.main
+    room = batch_limits(engine, stage.device).sequences
+    beside = 0.0 if stage.tier != "device" else engine.backends[stage.backend_name].runtime_mib + rules.graphs_mib
+    fixed = round(beside * units.MIB)
     if rules.rule == "llama.cpp":
         widest = max(model.vocabulary + model.hidden, 2 * plan.widest_features)
         return fixed + chunk * FLOAT_BYTES * widest

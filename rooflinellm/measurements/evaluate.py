@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm import catalog
-from rooflinellm.engine.compile import choose_backend, compile_plan
+from rooflinellm.engine.compile import compile_plan
+from rooflinellm.engine.kernels import choose_backend
 from rooflinellm.engine.memory import Allocation, memory_plan
+from rooflinellm.engine.phases import PhaseTime
 from rooflinellm.engine.plan import Plan
-from rooflinellm.engine.request import PhaseTime, Request, decode_time, prefill_time
+from rooflinellm.engine.request import Request, decode_time, prefill_time
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.measurements.resolver import Resolved
 from rooflinellm.measurements.server import SMALLEST_KV
@@ -65,6 +67,9 @@ class Evaluator:
             chunk,
             size,
             resolved.build,
+            resolved.offload,
+            system.host and (system.host.name, system.host_cpu and system.host_cpu.id),
+            system.network and system.network.name,
         )
         if key not in self._plans:
             plan = compile_plan(
@@ -79,6 +84,7 @@ class Evaluator:
                 resident_weight_bytes=size,
                 prefill_chunk=chunk,
                 build=resolved.build,
+                offload=resolved.offload,
             )
             self._plans[key] = (resolved, plan)  # the row keeps alive what the key identifies
             if len(self._plans) > PLANS_KEPT:

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinellm.api.estimate import build, choose, estimate
+from rooflinellm.api.estimate import estimate
+from rooflinellm.api.plans import choose, entered
 from rooflinellm.errors import InvalidRequest, RooflineWarning
 from rooflinellm.plotting.roofs import Roof, Slope
 from rooflinellm.results import Estimate, Phase
@@ -249,8 +250,8 @@ def _ideal_keys(answer: Estimate, weights: Any, engine: str | None) -> tuple[tup
         for row in phase.operators:
             shares[row.name] = max(shares.get(row.name, 0.0), row.flops / phase.flops if phase.flops else 0.0)
     fmt, spec, backend, build_date = choose(answer.model, weights, engine)
-    one = answer.hardware.model_copy(update={"count": 1})
-    plan = build(answer.model, one, fmt, spec, backend, answer.kv, None, build_date)
+    one = answer.hardware.model_copy(update={"count": 1, "others": ()})
+    plan = entered(answer.model, one, fmt, spec, backend, answer.kv, None, build_date).plan()
     by_kind: tuple[dict[str, None], dict[str, None]] = ({}, {})
     for kernel in plan.kernels:
         attention = kernel.kind == "attention"

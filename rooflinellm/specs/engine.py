@@ -115,6 +115,24 @@ class Workspace(Spec):
     source: str
 
 
+class OffloadRules(Spec):
+    """What the engine does with weights that lie beside the devices.
+
+    mode: in ``layers`` the host's processor computes its layers, in ``stream`` weights are copied to the device pass by
+    pass. With ``layers``, passes of `copies_from_tokens` tokens and more are copied all the same, those of mixtures
+    from so many tokens of an expert on where `counts_tokens_of_experts`; null never copies. `overlapped`: copying and
+    computing go on at the same time. `embedding_on_host`: what is looked up is never on a
+    device (where the system names no host, it counts there all the same).
+    """
+
+    mode: Literal["layers", "stream"]
+    copies_from_tokens: Count | None = None
+    counts_tokens_of_experts: bool = False
+    overlapped: bool = False
+    embedding_on_host: bool = False
+    source: str
+
+
 class Limits(Spec):
     """Tokens of a prompt that pass through the model at once, and sequences that an engine makes room for.
 
@@ -147,6 +165,7 @@ class EngineSpec(Entry):
     batch_tokens: Count
     activation_bytes: Count = 2
     several_devices: Literal["layer_split", "tensor_parallel", "single"]
+    offload: OffloadRules | None = None
     kv: KvRules
     workspace: Workspace
 

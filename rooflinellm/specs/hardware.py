@@ -120,10 +120,32 @@ class Link(Spec):
     domain: Count = 1
 
 
+class PowerRange(Spec):
+    """The limits that the maker lets the power be set to (cTDP, TGP, power modes), without short boosts."""
+
+    min: Positive
+    max: Positive
+    kind: Evidence
+    source: str
+    note: str | None = None
+
+
 class Power(Spec):
-    """Board or socket power."""
+    """Board or socket power: the rated one, and the range it can be set to where there is one."""
 
     tdp_w: Quantity
+    range_w: PowerRange | None = None
+
+    @model_validator(mode="after")
+    def _rated_in_range(self) -> Power:
+        limits = self.range_w
+        if limits is not None and not limits.min <= self.tdp_w.value <= limits.max:
+            raise ValueError(
+                f"tdp_w {self.tdp_w.value:g} is not in range_w, {limits.min:g} to {limits.max:g}; mend one of them"
+            )
+        if limits is not None and limits.min == limits.max:
+            raise ValueError(f"range_w from {limits.min:g} to {limits.max:g} is no range; leave it out")
+        return self
 
 
 class HardwareSpec(Entry):
@@ -148,10 +170,11 @@ class HardwareSpec(Entry):
 
     @model_validator(mode="after")
     def _peaks_differ(self) -> HardwareSpec:
-        keys = [peak.key for peak in self.peak_list]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise ValueError(f"peak '{key}' is listed twice")
+        seen: set[str] = set()
+        for peak in self.peak_list:
+            if peak.key in seen:
+                raise ValueError(f"peak '{peak.key}' is listed twice")
+            seen.add(peak.key)
         return self
 
     @cached_property
@@ -224,6 +247,12 @@ class HardwareSpec(Entry):
         """Rated power. [W]"""
         return None if self.power is None else self.power.tdp_w.value
 
+    @property
+    def power_range_w(self) -> tuple[float, float] | None:
+        """The lowest and the highest power it can be set to; None where it is not known, or fixed. [W]"""
+        limits = None if self.power is None else self.power.range_w
+        return None if limits is None else (limits.min, limits.max)
+
     def with_capacity(self, capacity_bytes: int) -> HardwareSpec:
         """The same device with another amount of memory, as in ``m3-max-40c@64GiB``."""
         gib = capacity_bytes / units.GIB
@@ -294,16 +323,66 @@ class HostMemory(Spec):
     capacity_bytes: int | None = None
 
 
+class Disk(Spec):
+    """A drive that holds what memory does not, as in ``nvme-gen4@2TB``."""
+
+    name: str
+    bandwidth_bytes_per_s: Positive
+    capacity_bytes: int | None = None
+
+
+class StorageSpec(Entry):
+    """A class of drives: the most that its interface or its fastest members read in a row."""
+
+    read_bandwidth_gb_s: Quantity
+
+    @property
+    def read_bandwidth_bytes_per_s(self) -> float:
+        """[byte/s]"""
+        return self.read_bandwidth_gb_s.value * units.GB
+
+
+class Network(Spec):
+    """What joins the devices where each sits in a computer of its own, as in ``10gbe``."""
+
+    name: str
+    bandwidth_bytes_per_s: Positive
+
+
+class DeviceGroup(Spec):
+    """Equal devices."""
+
+    device: HardwareSpec
+    count: Annotated[int, Field(ge=1, le=1024)] = 1
+
+
 class SystemSpec(Spec):
-    """Devices and host memory that run one model together."""
+    """Devices, host memory and drives that run one model together.
+
+    `device` and `count` are the first kind of device that computes, `others` the further kinds in the order in which
+    they were named.
+    """
 
     name: str
     device: HardwareSpec
     count: Annotated[int, Field(ge=1, le=1024)] = 1
+    others: tuple[DeviceGroup, ...] = ()
     host: HostMemory | None = None
     host_cpu: HardwareSpec | None = None
+    disk: Disk | None = None
+    network: Network | None = None
 
     @property
     def id(self) -> str:
         """The system string in canonical form."""
         return self.name
+
+    @property
+    def groups(self) -> tuple[DeviceGroup, ...]:
+        """All kinds of devices that compute, the first one first."""
+        return (DeviceGroup(device=self.device, count=self.count), *self.others)
+
+    @property
+    def device_count(self) -> int:
+        """Devices of all kinds. [-]"""
+        return self.count + sum(group.count for group in self.others)

@@ -12,10 +12,23 @@ from typing import Any
 from rooflinellm import units
 from rooflinellm.errors import AmbiguousName, InvalidRequest, InvalidSpec, RooflineError, UnreadableFile
 from rooflinellm.specs.common import Quantity, validate
-from rooflinellm.specs.hardware import AS_ASKED, HardwareSpec, HostMemory, SystemSpec
+from rooflinellm.specs.hardware import (
+    AS_ASKED,
+    DeviceGroup,
+    Disk,
+    HardwareSpec,
+    HostMemory,
+    Network,
+    StorageSpec,
+    SystemSpec,
+)
 
 Find = Callable[[str], HardwareSpec | None]
 """Returns the device of a name, None where there is no such name."""
+FindStorage = Callable[[str], StorageSpec | None]
+"""Returns the class of drives of a name, None where there is no such name."""
+Part = HostMemory | Disk | Network | tuple[int, HardwareSpec]
+"""One part of a system."""
 
 MAX_COUNT = 1024
 MAX_PARTS = 16
@@ -50,6 +63,8 @@ _MEMORY = re.compile(
     r"(?:x(?P<channels>[0-9]{1,6}))?(?:@(?P<bits>[0-9]{1,6})-?bits?)?(?:@(?P<capacity>.+))?",
     re.IGNORECASE,
 )
+_NETWORK = re.compile(r"(?P<gbit>[0-9]+(?:\.[0-9]+)?)(?:gbe|gbit/s|gbps)", re.IGNORECASE)
+_DRIVE = re.compile(r"(?:ssd|disk)@(?P<rate>[^@]+?)(?:@(?P<capacity>[^@]+))?", re.IGNORECASE)
 _MEMORY_START = re.compile(r"(?:lp)?ddr[1-9]", re.IGNORECASE)
 _WRITE_MEMORY = "Write system memory like ddr5-5600x2@64GiB (two channels) or lpddr5x-8533@128bit@32GiB."
 _WRITE_SYSTEM = "Write a system like 2x rtx-3090 + ddr5-5600x2@64GiB."
@@ -149,6 +164,44 @@ def host_memory(text: str) -> HostMemory | None:
     )
 
 
+def network(text: str) -> Network | None:
+    """Read a network by its rate in Gbit/s, such as ``10gbe``, or return None where the text is none.
+
+    Raises
+    ------
+    InvalidRequest
+        A rate that no network has.
+    """
+    match = _NETWORK.fullmatch(without_spaces(text))
+    if match is None:
+        return None
+    rate = float(match["gbit"])
+    if not 0.001 <= rate <= 10_000:
+        raise InvalidRequest(f"a network of {rate:g} Gbit/s; allowed is 0.001 to 10,000")
+    return Network(name=f"{rate:g}gbe", bandwidth_bytes_per_s=rate * units.GIGA / units.BITS_PER_BYTE)
+
+
+def disk(text: str, find: FindStorage) -> Disk | None:
+    """Read a drive: a class such as ``nvme-gen4@2TB``, or its rate as in ``ssd@6.5GB/s@2TB``; None where it is none.
+
+    Raises
+    ------
+    InvalidRequest
+        A rate or an amount that is none.
+    """
+    match = _DRIVE.fullmatch(without_spaces(text))
+    if match is not None:
+        rate = _rate(units.parse_bandwidth, match["rate"])
+        name, amount = f"ssd@{rate / units.GB:g}GB/s", match["capacity"]
+    else:
+        kind, at, rest = text.partition("@")
+        found = find(kind.strip())
+        if found is None:
+            return None
+        rate, name, amount = found.read_bandwidth_bytes_per_s, found.id, rest if at else None
+    return Disk(name=name, bandwidth_bytes_per_s=rate, capacity_bytes=None if amount is None else capacity(amount))
+
+
 def ad_hoc_device(text: str) -> HardwareSpec:
     """Read a device given by its figures: capacity, bandwidth, then one or more dense peaks.
 
@@ -237,15 +290,17 @@ def _plain(text: str) -> str:
     return text.strip()
 
 
-def system(text: str, find: Find, unknown: Callable[[str], RooflineError]) -> SystemSpec:
-    """Read a system: ``part ('+' part)*`` with ``part = [N 'x'] name ['@' capacity]``, or system memory, or ad hoc.
+def system(text: str, find: Find, find_storage: FindStorage, unknown: Callable[[str], RooflineError]) -> SystemSpec:
+    """Read a system: ``part ('+' part)*``.
+
+    A part is ``[N 'x'] name ['@' capacity]``, figures of an ad hoc device, system memory, a drive or a network.
 
     Parameters
     ----------
     text : str
         Such as ``2x rtx-3090 + ddr5-5600x2@64GiB``.
-    find : callable
-        Looks up a device.
+    find, find_storage : callable
+        Look up a device, and a class of drives.
     unknown : callable
         Makes the error for a name that is none.
 
@@ -255,17 +310,20 @@ def system(text: str, find: Find, unknown: Callable[[str], RooflineError]) -> Sy
         What is typed describes no system, or one that is not supported.
     """
     devices: dict[str, tuple[int, HardwareSpec]] = {}
-    memory: HostMemory | None = None
-    for part in _parts(text, find, unknown):
-        if isinstance(part, HostMemory):
-            if memory is not None:
-                raise InvalidRequest(f"{shown(text)} names system memory twice", next_step=_WRITE_MEMORY)
-            memory = part
-        else:
+    beside: dict[type, HostMemory | Disk | Network] = {}
+    for part in _parts(text, find, find_storage, unknown):
+        if isinstance(part, tuple):
             number, device = part
             label = device_label(device)
             devices[label] = (number + devices[label][0] if label in devices else number, device)
-    return _assemble(text, devices, memory)
+        elif type(part) in beside:
+            raise InvalidRequest(f"{shown(text)} names {_NAMES[type(part)]} twice", next_step=_WRITE_SYSTEM)
+        else:
+            beside[type(part)] = part
+    return _assemble(text, devices, beside)
+
+
+_NAMES = {HostMemory: "system memory", Disk: "a drive", Network: "a network"}
 
 
 def device_label(device: HardwareSpec) -> str:
@@ -282,21 +340,19 @@ def _asked_capacity(device: HardwareSpec) -> int | None:
     return device.memory_bytes if printed is not None and printed.source == AS_ASKED else None
 
 
-def _parts(
-    text: str, find: Find, unknown: Callable[[str], RooflineError]
-) -> list[HostMemory | tuple[int, HardwareSpec]]:
+def _parts(text: str, find: Find, find_storage: FindStorage, unknown: Callable[[str], RooflineError]) -> list[Part]:
     """Split at the plus signs; a name may hold one itself (``ryzen ai max+ 395``), so the longest part wins."""
     pieces = text.split("+")
     if len(pieces) > MAX_PARTS:
         raise InvalidRequest(f"a system of {len(pieces)} parts; allowed are {MAX_PARTS}")
-    parts: list[HostMemory | tuple[int, HardwareSpec]] = []
+    parts: list[Part] = []
     start = 0
     while start < len(pieces):
         for end in range(len(pieces), start, -1):
             last_try = end == start + 1
             candidate = "+".join(pieces[start:end]).strip()
             try:
-                part = _part(candidate, find) if candidate else None
+                part = _part(candidate, find, find_storage) if candidate else None
             except (AmbiguousName, InvalidSpec):
                 raise  # the name is one, whatever is wrong with it
             except RooflineError:
@@ -314,10 +370,10 @@ def _parts(
     return parts
 
 
-def _part(text: str, find: Find) -> HostMemory | tuple[int, HardwareSpec] | None:
-    memory = host_memory(text)
-    if memory is not None:
-        return memory
+def _part(text: str, find: Find, find_storage: FindStorage) -> Part | None:
+    beside = host_memory(text) or network(text) or disk(text, find_storage)
+    if beside is not None:
+        return beside
     prefix = split_count(text)
     try:
         device = _device(text, find)  # first, since a name may look like a count, as `5800x3d` does
@@ -354,22 +410,25 @@ def _name_in(text: str) -> str:
     return text.partition("@")[0].strip()
 
 
-def _assemble(text: str, devices: dict[str, tuple[int, HardwareSpec]], memory: HostMemory | None) -> SystemSpec:
+def _assemble(
+    text: str, devices: dict[str, tuple[int, HardwareSpec]], beside: dict[type, HostMemory | Disk | Network]
+) -> SystemSpec:
     """Decide which part computes, and what the processor and the system memory are to it."""
     if not devices:
         raise InvalidRequest(f"{shown(text)} names no device that computes", next_step=_WRITE_SYSTEM)
+    memory: Any = beside.get(HostMemory)
     accelerators = [label for label, (_, device) in devices.items() if device.kind != "cpu"]
     cpus = [label for label in devices if label not in accelerators]
-    mixed = accelerators or cpus
-    if len(mixed) > 1:
-        step = f"Name one kind, such as {shown('2x ' + mixed[0])}."
-        raise InvalidRequest(f"devices of different kinds ({', '.join(mixed)}) are not supported yet", next_step=step)
+    if not accelerators and len(cpus) > 1:
+        step = f"Name one kind, such as {shown('2x ' + cpus[0])}."
+        raise InvalidRequest(f"processors of different kinds ({', '.join(cpus)}) are not supported", next_step=step)
+    computing = accelerators or cpus
     host_label = cpus[0] if accelerators and cpus else None
     if host_label and (len(cpus) > 1 or devices[host_label][0] > 1):
         step = "Name one processor, and all of the system memory."
         raise InvalidRequest("several processors beside an accelerator are not supported yet", next_step=step)
-    number, device = devices[mixed[0]]
-    name = device_label(device) if number == 1 else f"{count(str(number))}x {device_label(device)}"
+    number, device = devices[computing[0]]
+    name = " + ".join(_counted(*devices[label]) for label in computing)
     host, host_cpu = memory, devices[host_label][1] if host_label else None
     if host_cpu is not None:
         name += f" + {host_label}"
@@ -382,16 +441,38 @@ def _assemble(text: str, devices: dict[str, tuple[int, HardwareSpec]], memory: H
         amount = memory.capacity_bytes
         name += f" + {memory.name}" + ("" if amount is None else f"@{capacity_label(amount)}")
         if device.kind in ("cpu", "apu") and (device.kind == "cpu" or device.memory.unified):
-            device, host = _with_memory(device, number, memory), None
+            device, host = with_memory(device, number, memory), None
         elif device.kind == "soc" and device.memory.unified:
             step = f"Write its amount behind it, such as {device.id}@64GiB."
             raise InvalidRequest(f"{device.id} has no memory beside its own", next_step=step)
         if amount is not None and any(_asked_capacity(devices[label][1]) for label in cpus):
             raise InvalidRequest(f"{shown(text)} gives the amount of system memory twice", next_step=_WRITE_MEMORY)
-    return SystemSpec(name=name, device=device, count=number, host=host, host_cpu=host_cpu)
+    drive: Any = beside.get(Disk)
+    if drive is not None:
+        name += f" + {drive.name}" + (
+            "" if drive.capacity_bytes is None else f"@{capacity_label(drive.capacity_bytes)}"
+        )
+    joined: Any = beside.get(Network)
+    if joined is not None:
+        name += f" + {joined.name}"
+    others = tuple(DeviceGroup(device=devices[label][1], count=devices[label][0]) for label in computing[1:])
+    return SystemSpec(
+        name=name,
+        device=device,
+        count=number,
+        others=others,
+        host=host,
+        host_cpu=host_cpu,
+        disk=drive,
+        network=joined,
+    )
 
 
-def _with_memory(device: HardwareSpec, number: int, memory: HostMemory) -> HardwareSpec:
+def _counted(number: int, device: HardwareSpec) -> str:
+    return device_label(device) if number == 1 else f"{count(str(number))}x {device_label(device)}"
+
+
+def with_memory(device: HardwareSpec, number: int, memory: HostMemory) -> HardwareSpec:
     """A processor with the modules it was given, shared equally among the processors of the board."""
     if memory.capacity_bytes is not None:
         device = device.with_capacity(memory.capacity_bytes // number)

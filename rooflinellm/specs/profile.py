@@ -90,6 +90,22 @@ class KernelGroup(Spec):
     source: str
 
 
+class Way(Spec):
+    """A way between places: what part of its printed bandwidth copies reach, and what each takes at least.
+
+    `gb_s` stands for the printed bandwidth where the device's file has none.
+    """
+
+    share: Annotated[float, Field(gt=0, le=1)]
+    latency_us: Annotated[float, Field(ge=0)]
+    gb_s: Positive | None = None
+    source: str
+
+
+WayName = Literal["activations", "weights", "network", "disk"]
+"""Activations between devices and host, weights that are copied to a device, layers in several computers, drives."""
+
+
 class ProfileSpec(Entry):
     """An efficiency profile.
 
@@ -101,3 +117,4 @@ class ProfileSpec(Entry):
     groups: Annotated[tuple[KernelGroup, ...], Field(min_length=1)]
     decode_power_fraction: Annotated[float, Field(gt=0, le=1)]
     prefill_power_fraction: Annotated[float, Field(gt=0, le=1)]
+    ways: dict[WayName, Way] = {}

@@ -102,6 +102,10 @@ def _facts(device: HardwareSpec) -> Iterator[_Fact]:
         yield from sourced(name, link.gb_s_per_direction, "GB/s each way", f"link {link.kind}")
     if device.power is not None:
         yield from sourced("rated power", device.power.tdp_w, "W")
+        limits = device.power.range_w
+        if limits is not None:
+            yield _Fact("lowest power limit", limits.min, "W", limits.kind, limits.source, limits.note or "")
+            yield _Fact("highest power limit", limits.max, "W", limits.kind, limits.source)
 
 
 def _note(quantity: Quantity, unit: str) -> str:
@@ -170,6 +174,7 @@ def _show_payload(device: HardwareSpec, facts: list[_Fact]) -> dict[str, Any]:
         "cache_bytes": device.cache_bytes,
         "peaks_flop_per_s": dict(device.peaks),
         "tdp_w": device.tdp_w,
+        "power_range_w": None if device.power_range_w is None else list(device.power_range_w),
         "specs": [fact.to_dict() for fact in facts],
         "sources": {key: source.model_dump(exclude_none=True) for key, source in device.sources.items()},
         "notes": list(device.notes),

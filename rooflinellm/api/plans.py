@@ -1,0 +1,216 @@
+"""From names and settings to a plan: settled entries, compiled once and kept."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rooflinellm import catalog
+from rooflinellm.api import lookup
+from rooflinellm.api.arguments import one_of, positive
+from rooflinellm.api.lookup import Name
+from rooflinellm.api.options import Options
+from rooflinellm.api.overrides import override
+from rooflinellm.engine.compile import compile_plan
+from rooflinellm.engine.kernels import choose_backend
+from rooflinellm.engine.placement import Offload
+from rooflinellm.engine.plan import Plan
+from rooflinellm.errors import InvalidRequest
+from rooflinellm.operators.model import ModelSpec
+from rooflinellm.specs.engine import EngineSpec
+from rooflinellm.specs.formats import FormatSpec
+from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
+from rooflinellm.specs.model import ModelEntry
+from rooflinellm.specs.profile import ProfileSpec
+
+KEPT = 512
+DEFAULTS = Options()
+NOTHING_ELSEWHERE = Offload()
+_FAMILIES = ("hf", "mlx", "exl", "gguf")
+"""Whose format a name is that several families have and that does not mean GGUF."""
+_ENGINE_OF_FAMILY = {"gguf": "llama.cpp", "mlx": "mlx", "hf": "vllm"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is asked for beside model, hardware and request, as in `estimate`."""
+
+    weights: str | FormatSpec | None = None
+    kv: str | None = None
+    engine: str | None = None
+    chunk: int | None = None
+    options: Options = DEFAULTS
+    overrides: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Entries in place of names, with the settings that go into a plan.
+
+    Attributes
+    ----------
+    model, system, fmt, engine
+        The entries; those of a power limit and of what-ifs already changed.
+    backend_name : str
+        The engine's backend for the first device.
+    kv : str
+        Type of the cache.
+    chunk : int or None
+        Tokens of a prompt that pass at once. [token]
+    build : str or None
+        Date of the engine's build.
+    options : Options
+        The options.
+    profiles : tuple of ProfileSpec
+        Efficiency profiles, the preferred one first.
+    """
+
+    model: ModelSpec
+    system: SystemSpec
+    fmt: FormatSpec
+    engine: EngineSpec
+    backend_name: str
+    kv: str
+    chunk: int | None
+    build: str | None
+    options: Options
+    profiles: tuple[ProfileSpec, ...]
+    plans: OrderedDict[Offload, Plan]
+
+    def plan(self, offload: Offload = NOTHING_ELSEWHERE) -> Plan:
+        """Compile with a part of the model on the host, or take the plan from memory; errors as in `estimate`."""
+        if offload not in self.plans:
+            self.plans[offload] = compile_plan(
+                self.model,
+                self.system,
+                self.fmt,
+                self.engine,
+                self.backend_name,
+                self.profiles,
+                catalog.encodings(),
+                kv=self.kv,
+                prefill_chunk=self.chunk,
+                expanded=self.options.mla == "expanded",
+                build=self.build,
+                offload=offload,
+            )
+            if len(self.plans) > KEPT:
+                self.plans.popitem(last=False)
+        return self.plans[offload]
+
+
+def choose(
+    model: ModelSpec, weights: str | FormatSpec | None, engine: str | None
+) -> tuple[FormatSpec, EngineSpec, str | None, str | None]:
+    """Settle format and engine, each from the other where one is missing.
+
+    A model that comes from a file is in the file's own format, unless another one is asked for.
+
+    Returns
+    -------
+    tuple
+        Format, engine, and the backend and the build's date that were asked for (None: the device's, a current one).
+    """
+    file = model.entry.file
+    if file is not None and (weights is None or weights == file.fmt.id):
+        weights = file.fmt
+    if engine is None:
+        if isinstance(weights, FormatSpec):
+            engine = _ENGINE_OF_FAMILY.get(weights.family, "vllm")
+        elif weights is None or catalog.gguf_type(weights):
+            engine = "llama.cpp"
+        else:
+            engine = _ENGINE_OF_FAMILY.get(catalog.weight_format(weights, _FAMILIES).family, "vllm")
+    spec, backend, build_date = catalog.engine(engine)
+    if isinstance(weights, FormatSpec):
+        return weights, spec, backend, build_date
+    name = weights or spec.default_format or model.native_format
+    fmt = catalog.weight_format(name, spec.format_families)
+    return (file.fmt if file is not None and fmt.id == file.format else fmt), spec, backend, build_date
+
+
+def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec | SystemSpec, setup: Setup) -> Settled:
+    """Look up what is named, or take what was settled before from the same names or entries; errors as in `estimate`.
+
+    Entries are large and frozen: identity is a cheaper key than content, and they are kept alive beside it.
+    """
+    settings = (setup.kv, setup.chunk, setup.options.mla, setup.options.power_limit_w)
+    own = setup.options.profile
+    named = None if setup.overrides or own is not None else _named(model, hardware, setup.weights, setup.engine)
+    key: Any = None if named is None else (named, settings)
+    if key is not None and key in _kept:
+        return _with_options(_kept[key], setup.options)
+    spec, system = lookup.model(model), lookup.system(hardware)
+    fmt, engine, backend, build = choose(spec, setup.weights, setup.engine)
+    if setup.overrides:
+        spec, system = override(spec, system, setup.overrides)
+    elif key is None:
+        entries = (spec.entry, system.device, system.others, system.host, system.host_cpu, system.disk, system.network)
+        key = (tuple(map(id, (*entries, fmt, engine, *catalog.profiles(own)))), system.count, backend, build, settings)
+        if key in _kept and _kept[key].system is system:
+            return _with_options(_kept[key], setup.options)
+    settled = entered(spec, system, fmt, engine, backend, setup.kv, setup.chunk, build, setup.options)
+    if key is not None:
+        _kept[key] = settled
+        if len(_kept) > KEPT:
+            _kept.popitem(last=False)
+    return settled
+
+
+_kept: OrderedDict[Any, Settled] = OrderedDict()
+
+
+def _with_options(settled: Settled, options: Options) -> Settled:
+    """The same for a request with other options, of which none changes a plan."""
+    return settled if settled.options == options else replace(settled, options=options)
+
+
+def _named(*given: Any) -> tuple[Any, ...] | None:
+    """A key of names that lead to packaged entries, which do not change while a program runs.
+
+    None where the user has entries of their own, which may change at any time, or where a name may be a file's.
+    """
+    if not all(name is None or type(name) is str for name in given) or catalog.has_user_entries():
+        return None
+    return None if any(name is not None and os.path.exists(name) for name in given) else given
+
+
+def entered(
+    model: ModelSpec,
+    system: SystemSpec,
+    fmt: FormatSpec,
+    engine: EngineSpec,
+    backend: str | None,
+    kv: str | None,
+    chunk: int | None,
+    build: str | None = None,
+    options: Options = DEFAULTS,
+) -> Settled:
+    """Settle entries that were looked up already; errors as in `estimate`."""
+    if options.power_limit_w is not None:
+        limit = positive("power_limit_w", options.power_limit_w)
+        system = system.model_copy(update={"device": system.device.with_power_limit(limit)})
+    if options.mla is not None:
+        one_of("mla", options.mla, ("absorbed", "expanded"))
+    if system.device_count > 1 and engine.several_devices != "layer_split":
+        raise InvalidRequest(
+            f"{engine.id} spreads over {system.device_count} devices by tensor parallelism, which is not available yet",
+            where="tensor_parallel",
+            next_step="Name one device, or use llama.cpp, which splits by layers.",
+        )
+    return Settled(
+        model=model,
+        system=system,
+        fmt=fmt,
+        engine=engine,
+        backend_name=choose_backend(engine, system.device, backend),
+        kv=kv or engine.kv.default,
+        chunk=chunk,
+        build=build,
+        options=options,
+        profiles=catalog.profiles(options.profile),
+        plans=OrderedDict(),
+    )

@@ -1,0 +1,253 @@
+"""A phase over the stages of a plan: bounds are maxima over resources, expectations sums over operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rooflinellm._numeric import divide, largest, maximum, minimum, where
+from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work, expect, ideal_memory_s, moved_bytes, work
+from rooflinellm.engine.plan import Crossing, Kernel, Plan, Stage, Stream
+from rooflinellm.roofline import Overlap
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """What one stage does in a phase.
+
+    Attributes
+    ----------
+    stage : Stage
+        The stage.
+    works, expectations : tuple
+        Of its operators.
+    compute_s, memory_s : array_like
+        Least time of either, on one of its devices. [s]
+    moved_compute_s : array_like
+        Least compute time where its weights can be copied to. [s]
+    link_s : array_like
+        Least time of what must be copied. [s]
+    expected_s, floor_s : array_like
+        Expected time of all its operators, and the floors in it. [s]
+    """
+
+    stage: Stage
+    works: tuple[Work, ...]
+    expectations: tuple[Expectation, ...]
+    compute_s: Any
+    memory_s: Any
+    moved_compute_s: Any
+    link_s: Any
+    expected_s: Any
+    floor_s: Any
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTime:
+    """Times and totals of a phase; the raw material of a `Phase`.
+
+    `expected_scale` is how many devices work at the same time in the expectation, on average. [-]
+    """
+
+    ideal_s: Any
+    expected_s: Any
+    floor_s: Any
+    crossing_s: Any
+    compute_s: Any
+    memory_s: Any
+    link_s: Any
+    flops: Any
+    read_bytes: Any
+    stages: tuple[StageTime, ...]
+    expected_scale: Any
+    ideal_scale: Any
+    pass_tokens: int
+    overlap: Overlap
+
+
+def phase_time(
+    plan: Plan,
+    ideal_passes: Passes,
+    expected_passes: Passes,
+    skew: Any,
+    overlap: Overlap,
+    *,
+    in_turn: Any,
+    in_flight: Any = 1,
+) -> PhaseTime:
+    """Evaluate a phase.
+
+    With stages s of N_s devices, each of which needs C_s to compute and M_s to read its memory, and L to copy:
+
+        ideal, in turn:      max(sum_s max(C_s, M_s), L)
+        ideal, side by side: max(C, max_s M_s / N_s, L), C the least of what devices can do, see `_together`
+        expected:            (sum_s T_s + (m - 1) max_s T_s / N_s) / m + crossings, with m passes in flight
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    ideal_passes, expected_passes : Passes
+        Passes of the ideal and of the expectation; they compute the same tokens.
+    skew : array_like
+        Routing skew of a mixture. [-]
+    overlap : str
+        What may overlap in the expectation, as in `roofline.time_s`.
+    in_turn : array_like of bool
+        Whether the stages can only work one after the other: the layers of one sequence.
+    in_flight : array_like
+        Passes that the devices work on at the same time. [-]
+
+    Returns
+    -------
+    PhaseTime
+    """
+    stages = tuple(
+        _stage_time(stage, ideal_passes, expected_passes, skew, overlap) for stage in plan.stages if stage.kernels
+    )
+    flops: Any = sum(item.flops for stage in stages for item in stage.works)
+    read: Any = sum(item.read_bytes for stage in stages for item in stage.works)
+    compute: Any = sum(stage.compute_s for stage in stages)
+    memory: Any = sum(stage.memory_s for stage in stages)
+    link: Any = largest_of(stage.link_s for stage in stages)
+    serial: Any = sum(maximum(stage.compute_s, stage.memory_s) for stage in stages)
+    ideal = maximum(where(in_turn, serial, _together(stages)), link)
+    total: Any = sum(stage.expected_s for stage in stages)
+    slowest = largest_of(stage.expected_s / stage.stage.machine.devices for stage in stages)
+    scale = divide(total, (total + (in_flight - 1) * slowest) / in_flight, empty=1.0)
+    crossing = sum_crossings(plan.crossings, expected_passes.packed)
+    # Sustained rates are never above printed ones, so this only mends the last bit of a floating-point sum.
+    expected = maximum(total / scale + crossing, ideal)
+    return PhaseTime(
+        ideal_s=ideal,
+        expected_s=expected,
+        floor_s=sum(stage.floor_s for stage in stages) / scale,
+        crossing_s=crossing,
+        compute_s=compute,
+        memory_s=memory,
+        link_s=link,
+        flops=flops,
+        read_bytes=read,
+        stages=stages,
+        expected_scale=scale,
+        ideal_scale=where(in_turn, 1, plan.main.machine.devices),
+        pass_tokens=int(largest(run.tokens for run in expected_passes.packed)),
+        overlap=overlap,
+    )
+
+
+def largest_of(values: Any) -> Any:
+    """The largest of some times, elementwise; 0 of none. [s]"""
+    most: Any = 0.0
+    for value in values:
+        most = maximum(most, value)
+    return most
+
+
+def _together(stages: Sequence[StageTime]) -> Any:
+    """Least time of stages that work side by side.
+
+    Each device reads and computes its own part. Of the host's part any share may be computed by the devices as well:
+    if it takes the host C_h and the devices C_hd beside their own C_d, no division beats
+
+        max(C_d, min(C_h, (C_d + C_hd) / (1 + C_hd / C_h)))
+    """
+    memory = largest_of(stage.memory_s / stage.stage.machine.devices for stage in stages)
+    devices = largest_of(
+        stage.compute_s / stage.stage.machine.devices for stage in stages if stage.stage.tier == "device"
+    )
+    compute = devices
+    for stage in stages:
+        if stage.stage.tier == "device":
+            continue
+        here, there = stage.compute_s, stage.moved_compute_s
+        shared = minimum(here, divide(devices + there, 1 + divide(there, here)))
+        compute = maximum(compute, where(there > 0, shared, here))
+    return maximum(memory, compute)
+
+
+def _stage_time(stage: Stage, ideal_passes: Passes, expected_passes: Passes, skew: Any, overlap: Overlap) -> StageTime:
+    works = tuple(work(kernel, ideal_passes) for kernel in stage.kernels)
+    streamed = stage.stream is not None and stage.stream.from_tokens == 0
+    moved = stage.stream.kernels if stage.stream is not None else (None,) * len(stage.kernels)
+    copied: Any = sum(
+        item.read_bytes for item, kernel in zip(works, moved, strict=True) if streamed and kernel is not None
+    )
+    read: Any = sum(item.read_bytes for item in works) - copied
+    if stage.stream is None:
+        expectations = tuple(expect(kernel, expected_passes, skew) for kernel in stage.kernels)
+    else:
+        expectations = tuple(
+            _streamed(kernel, there, stage.stream, expected_passes, skew)
+            for kernel, there in zip(stage.kernels, moved, strict=True)
+        )
+    floor: Any = sum(item.floor_s for item in expectations)
+    return StageTime(
+        stage=stage,
+        works=works,
+        expectations=expectations,
+        compute_s=_least_compute_s(stage.kernels, works) if stage.bounded else 0.0,
+        memory_s=ideal_memory_s(read, ideal_passes.count, stage.machine, stage.machine.devices),
+        moved_compute_s=_least_compute_s(moved, works),
+        link_s=copied / stage.stream.link.bandwidth if stage.stream is not None else 0.0,
+        expected_s=floor + _busy_s(expectations, overlap),
+        floor_s=floor,
+    )
+
+
+def _least_compute_s(kernels: Sequence[Kernel | None], works: Sequence[Work]) -> Any:
+    """Time of some work at the fastest peaks its operators may use. [s]"""
+    total: Any = 0.0
+    for kernel, item in zip(kernels, works, strict=True):
+        if kernel is not None and kernel.ideal_key:
+            total = total + item.flops / kernel.ideal_flop_per_s
+    return total
+
+
+def _busy_s(expectations: Sequence[Expectation], overlap: Overlap) -> Any:
+    """Time of operators beside their floors, by what may overlap. [s]"""
+    if overlap == "operator":
+        return sum(item.busy_s for item in expectations)
+    memory: Any = sum(item.memory_s for item in expectations)
+    compute: Any = sum(item.compute_s for item in expectations)
+    link: Any = sum(item.link_s for item in expectations)
+    return memory + compute + link if overlap == "none" else largest_of((memory, compute, link))
+
+
+def _streamed(kernel: Kernel, there: Kernel | None, stream: Stream, passes: Passes, skew: Any) -> Expectation:
+    """Time of an operator whose weights are copied in passes of many tokens, and multiplied where they lie in others.
+
+    A copy takes a latency for each layer, and the bytes of the experts that are touched; it comes on top of the
+    product, or hides behind it.
+    """
+    if there is None:
+        return expect(kernel, passes, skew)
+    total = Expectation(0.0, 0.0, 0.0, 0.0)
+    least = stream.from_tokens_of_experts if kernel.kind == "experts" else stream.from_tokens
+    for packed, own in zip(passes.packed, passes.by_sequence, strict=True):
+        one = Passes((packed,), (own,))
+        moved, _ = moved_bytes(replace(there, activation_bytes_per_token=0, state_bytes=0), packed, skew)
+        copy = packed.passes * (moved / stream.link.sustained_bandwidth + kernel.count * stream.link.latency_s)
+        far = expect(there, one, skew)
+        busy = maximum(far.busy_s, copy) if stream.overlapped else far.busy_s + copy
+        far = replace(far, busy_s=busy, link_s=copy)
+        near = expect(kernel, one, skew) if least else far
+        copies = packed.tokens >= least
+        total = Expectation(
+            *(
+                getattr(total, name) + where(copies, getattr(far, name), getattr(near, name))
+                for name in ("floor_s", "memory_s", "compute_s", "busy_s", "link_s")
+            )
+        )
+    return total
+
+
+def sum_crossings(crossings: Sequence[Crossing], runs: Sequence[Run]) -> Any:
+    """Expected time of activations between places over some passes. [s]"""
+    total: Any = 0.0
+    for crossing in crossings:
+        for run in runs:
+            each = crossing.link.latency_s + run.tokens * crossing.bytes_per_token / crossing.link.sustained_bandwidth
+            total = total + run.passes * crossing.count * each
+    return total

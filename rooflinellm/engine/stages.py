@@ -1,0 +1,163 @@
+"""Stages: the devices that a token passes through, the host and the drive, each with its operators."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+from rooflinellm import units
+from rooflinellm.efficiency.rates import rates, way
+from rooflinellm.engine.kernels import KernelBuilder, choose_backend
+from rooflinellm.engine.layout import Layout, OperatorRow
+from rooflinellm.engine.placement import Placement, shares
+from rooflinellm.engine.plan import Crossing, Link, Machine, Stage, Stream, Tier
+from rooflinellm.operators.cache import CacheTypes
+from rooflinellm.specs.engine import EngineSpec
+from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
+from rooflinellm.specs.host import host_processor, is_typical
+from rooflinellm.specs.profile import ProfileSpec, WayName
+
+HOST_LINKS = ("pcie", "nvlink-c2c")
+"""Links that lead to the host."""
+
+
+def profiled_as(engine: EngineSpec, profiles: Sequence[ProfileSpec]) -> str:
+    """The engine that profiles are asked for: the one a variant varies, where they do not know the variant."""
+    known = any(engine.id in group.engines for profile in profiles for group in profile.groups)
+    return engine.id if known or engine.variant_of is None else engine.variant_of
+
+
+class StageBuilder:
+    """Turns a placement into stages."""
+
+    def __init__(
+        self,
+        system: SystemSpec,
+        engine: EngineSpec,
+        profiles: Sequence[ProfileSpec],
+        cache: CacheTypes,
+        build: str | None,
+        hidden: int,
+        expanded: bool,
+        scale: float,
+        layout: Layout,
+    ) -> None:
+        self.system, self.engine, self.profiles, self.cache = system, engine, profiles, cache
+        self.build, self.hidden, self.expanded, self.scale = build, hidden, expanded, scale
+        self.layout = layout
+        self.seen = Counter(row.operator.name for row in layout.rows)
+
+    def stages(self, placement: Placement, backend_name: str, resident: int) -> tuple[Stage, ...]:
+        """The devices, then the host and the drive where something runs or lies there."""
+        made: list[tuple[Tier, HardwareSpec, str, list[OperatorRow], list[int]]] = []
+        for number, group in enumerate(self.system.groups):
+            here = [index for index, each in enumerate(placement.places) if each.group == number]
+            name = backend_name if number == 0 else choose_backend(self.engine, group.device, None)
+            made.append(("device", group.device, name, placement.rows_at(self.layout, here), here))
+        main = self.system.device
+        for index, each in enumerate(placement.places):
+            if each.tier == "device":
+                continue
+            rows = placement.rows_at(self.layout, (index,))
+            device, name = main, backend_name
+            if rows and self._computes_on_host:
+                host = host_processor(self.system)
+                assert host is not None  # `placed` has seen to it
+                device, name = host, choose_backend(self.engine, host, None)
+            made.append((each.tier, device, name, rows, [index]))
+        built = [(part, self._kernels(part[1], part[2]), part[3]) for part in made]
+        kernels = [[make.kernel(row) for row in rows] for _, make, rows in built]
+        held = [
+            (row, kernel)
+            for (_, _, rows), found in zip(built, kernels, strict=True)
+            for row, kernel in zip(rows, found, strict=True)
+        ]
+        share = shares(self.layout, held, placement, resident)
+        copies = built[0][1]
+        return tuple(
+            Stage(
+                tier=tier,
+                device=device,
+                backend_name=name,
+                kernels=tuple(found),
+                machine=Machine(
+                    bandwidth=device.memory_bandwidth_bytes_per_s,
+                    cache_bytes=device.cache_bytes,
+                    cache_bandwidth=device.cache_bandwidth_bytes_per_s,
+                    devices=len(here),
+                ),
+                rates=make.rate,
+                shares=tuple(share[index] for index in here),
+                stream=self._stream(tier, rows, copies, make),
+                bounded=not is_typical(device),
+            )
+            for ((tier, device, name, _, here), make, rows), found in zip(built, kernels, strict=True)
+            if tier == "device" or found or any(share[index].weight_bytes for index in here)
+        )
+
+    @property
+    def _computes_on_host(self) -> bool:
+        return self.engine.offload is not None and self.engine.offload.mode == "layers"
+
+    def _kernels(self, device: HardwareSpec, backend_name: str) -> KernelBuilder:
+        name, backend = f"{self.engine.id}:{backend_name}", self.engine.backends[backend_name]
+        rate = rates(self.profiles, device, profiled_as(self.engine, self.profiles), backend_name, self.build)
+        return KernelBuilder(
+            self.engine, name, backend, device, rate, self.cache, self.scale, self.hidden, self.expanded, self.build,
+            self.seen,
+        )  # fmt: skip
+
+    def _stream(
+        self, tier: Tier, rows: Sequence[OperatorRow], device: KernelBuilder, own: KernelBuilder
+    ) -> Stream | None:
+        """How weights of a stage come to where they are multiplied."""
+        rules = self.engine.offload
+        if tier == "device" or rules is None or not rows:
+            return None
+        if tier == "disk":
+            assert self.system.disk is not None
+            link = self._link("disk", self.system.disk.bandwidth_bytes_per_s)
+            kernels = tuple(own.kernel(row) if row.weight_bytes else None for row in rows)
+            return Stream(link, 0, 0, rules.overlapped, kernels)
+        first = 0 if rules.mode == "stream" else rules.copies_from_tokens
+        if first is None:
+            return None
+        moe = next((row.operator.moe for row in rows if row.operator.moe is not None), None)
+        scaled = moe is not None and rules.counts_tokens_of_experts
+        of_experts = first * moe.experts // moe.active if moe is not None and scaled else first
+        moved = tuple(device.kernel(row) if _multiplies(row) else None for row in rows)
+        return Stream(self._host_link("weights"), first, of_experts, rules.overlapped, moved)
+
+    def crossings(self, placement: Placement) -> tuple[Crossing, ...]:
+        """Activations that pass from place to place, by the way they take."""
+        counts: Counter[Link] = Counter()
+        path = placement.path()
+        for before, behind in pairwise(path):
+            tiers = {placement.places[before].tier, placement.places[behind].tier}
+            if not self._computes_on_host and "host" in tiers:
+                continue
+            if self.system.network is not None and tiers == {"device"}:
+                counts[self._link("network", self.system.network.bandwidth_bytes_per_s)] += 1
+            elif tiers != {"host", "disk"}:
+                counts[self._host_link("activations")] += 1
+        size = self.hidden * self.engine.activation_bytes
+        return tuple(Crossing(count, size, link) for link, count in counts.items())
+
+    def _host_link(self, name: WayName) -> Link:
+        """The way between a device and its host, or between devices."""
+        device = self.system.device
+        if device.memory.unified:
+            return self._link(name, device.memory_bandwidth_bytes_per_s)
+        known = [link for link in device.links if link.kind in HOST_LINKS]
+        return self._link(name, max((link.gb_s_per_direction.value for link in known), default=0) * units.GB)
+
+    def _link(self, name: WayName, bandwidth: float) -> Link:
+        found = way(self.profiles, name)
+        printed = bandwidth or (found.gb_s or 0) * units.GB
+        return Link(name, printed, printed * found.share, found.latency_us * units.MICRO)
+
+
+def _multiplies(row: OperatorRow) -> bool:
+    """Whether an operator multiplies weights, which a device can be given a copy of."""
+    return row.operator.kind in ("linear", "experts", "head")
