@@ -71,8 +71,8 @@ def answer(
     shown_steps = maximum(steps, 1)  # the rate is that of the next step where there is none
     prefill = prefill_time(plan, request)
     decode = decode_time(plan, request, shown_steps)
-    prefill_s = time_prediction(prefill, rates.prefill_interval, rates.basis)
-    width = rates.decode_interval(sequences)
+    prefill_s = time_prediction(prefill, plan.prefill_interval, rates.basis)
+    width = plan.decode_interval(sequences)
     rated_s = time_prediction(decode, width, rates.basis)
     tpot = rated_s.scaled(1 / shown_steps)
     decode_s = rated_s.scaled(where(steps > 0, 1, 0))

@@ -15,10 +15,16 @@ from rooflinellm.specs.hardware import HardwareSpec, HostMemory, Network
 from rooflinellm.specs.parsing import host_memory, network
 
 ALL_LAYERS = ("", "all", "auto", "-1")
-UNSTATED_MEMORY = "ddr5-4800x2"
-"""Memory of a computer whose result does not name it: two channels, as in most."""
+UNSTATED_MEMORY = "ddr5-5600x2"
+"""Memory of a computer whose result does not name it: what new ones come with."""
 UNSTATED_NETWORK = "2.5gbe"
 """What joins computers whose result does not name it."""
+
+CACHE_LAYERS, CACHE_COUNTED_UNTIL = 3, "2023-12"
+"""Layers that llama.cpp counted behind the last (the head, values and keys of the cache), in builds before this month.
+
+ggml-org/llama.cpp, pull request 4309.
+"""
 
 _MODULES = re.compile(r"DDR(?P<generation>[345])-(?P<rate>\d{4})", re.IGNORECASE)
 _CHANNELS = re.compile(
@@ -56,12 +62,11 @@ def offload_of(row: Row, model: ModelSpec, on_cpu: bool) -> Offload | None:
     if on_cpu:
         return None
     layers = len(model.layers)
-    extra = row.extra or {}
     return _none_if_nothing(
         Offload(
             gpu_layers=_gpu_layers(row, layers),
             cpu_moe_layers=_expert_layers(row, model),
-            cache_on_host=bool(extra.get("no_kv_offload")),
+            cache_on_host=_cache_on_host(row, layers),
         ),
         row,
     )
@@ -84,6 +89,14 @@ def _gpu_layers(row: Row, layers: int) -> int | None:
     except (ValueError, OverflowError):
         raise SkipRow("the row cannot be read", f"ngl '{text[:40]}' is no number of layers") from None
     return number if 0 <= number <= layers else None
+
+
+def _cache_on_host(row: Row, layers: int) -> bool:
+    """Whether the cache stays on the host: as asked, or in old builds, which counted its two halves as layers."""
+    if (row.extra or {}).get("no_kv_offload"):
+        return True
+    text, date = (row.ngl or "").strip(), row.source_date or ""
+    return text.isdigit() and layers < int(text) < layers + CACHE_LAYERS and date[:7] < CACHE_COUNTED_UNTIL
 
 
 def _expert_layers(row: Row, model: ModelSpec) -> int:
@@ -126,11 +139,14 @@ def _processor(text: str, names: Names) -> HardwareSpec | None:
     plain = re.sub(r"\(.*|\d+\s*GB.*|DDR.*", "", text).strip(" ,")
     if not plain:
         return None
-    try:
-        found = names.device(plain)
-    except RooflineError:
-        return None
-    return found if found.kind == "cpu" else None
+    for called in (plain, plain.partition(" ")[2]):  # with its maker's name, or without
+        try:
+            found = names.device(called)
+        except RooflineError:
+            continue
+        if found.kind == "cpu":
+            return found
+    return None
 
 
 def network_of(row: Row) -> Network | None:

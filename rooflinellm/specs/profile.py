@@ -102,8 +102,9 @@ class Way(Spec):
     source: str
 
 
-WayName = Literal["activations", "weights", "network", "disk"]
-"""Activations between devices and host, weights that are copied to a device, layers in several computers, drives."""
+WayName = Literal["devices", "host", "weights", "network", "disk"]
+"""Activations between devices, and between a device and its host; weights that are copied to a device; layers in
+several computers; drives."""
 
 
 class ProfileSpec(Entry):
