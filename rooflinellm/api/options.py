@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rooflinellm.specs.profile import ProfileSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Options:
         Parts of the devices in the layers, in the order of the system; None follows their memory. [-]
     power_limit_w : float, optional
         Power a device is limited to: compute scales with its square root, bandwidth does not. [W]
+    profile : str, path or ProfileSpec, optional
+        Efficiency profile to prefer, such as one of own measurements (`rooflinellm.calibrate`); None is the fitted one.
     """
 
     first_token: Literal["prefill", "extra_step"] = "prefill"
@@ -58,3 +64,4 @@ class Options:
     kv_on_host: bool = False
     tensor_split: tuple[float, ...] | None = None
     power_limit_w: float | None = None
+    profile: str | os.PathLike[str] | ProfileSpec | None = None
