@@ -33,7 +33,7 @@ LEVELS: Mapping[Part, tuple[Level, ...]] = {
 }
 """Levels that each part depends on, coarse to fine."""
 
-START: Mapping[Part, float] = {"memory": 0.8, "compute": 0.4, "few_tokens": 1.0, "half_tokens": 48.0, "floor_us": 10.0}
+START: Mapping[Part, float] = {"memory": 0.8, "compute": 0.4, "few_tokens": 0.3, "half_tokens": 48.0, "floor_us": 10.0}
 """Where the bases start, and what they are drawn to. In the units of `specs.profile.KernelGroup`."""
 
 CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
