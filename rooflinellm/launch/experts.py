@@ -35,31 +35,30 @@ def experts_on_host(settings: Settings, model: ModelSpec) -> int | None:
     overrides = _overrides(settings, model)
     if not overrides:
         return None
+    names = [f"blk.{layer}.{tensor}.weight" for layer in range(len(model.layers)) for tensor in _OTHERS]
+    if any(_place(name, overrides) == "host" for name in [*names, "output.weight"]):
+        _unused(settings, "tensors that are no experts, on the host")
     if not layers:
-        flags = " and ".join(dict.fromkeys(typed for typed, _, _ in overrides))
-        settings.said.append(f"{flags}: {model.id} has no experts")
+        if settings.text("experts_on_host"):
+            settings.said.append(f"{settings.typed('experts_on_host')}: {model.id} has no experts")
         return None
     hosted = []
     for layer in layers:
         places = {_place(f"blk.{layer}.{tensor}.weight", overrides) for tensor in _TENSORS}
         if len(places) > 1:
-            _unused(settings, "a part of a layer's experts")
+            _unused(settings, "a part of a layer's experts on the host")
             return None
         if "host" in places:
             hosted.append(layer)
-    names = [f"blk.{layer}.{tensor}.weight" for layer in range(len(model.layers)) for tensor in _OTHERS]
-    if any(_place(name, overrides) == "host" for name in [*names, "output.weight"]):
-        _unused(settings, "tensors that are no experts")
     if not hosted:
         return 0
-    number = layers[len(hosted) - 1] + 1
     if hosted != layers[: len(hosted)]:
         settings.said.append(f"experts of {len(hosted)} layers on the host: counted as those of the first layers")
-    return number
+    return layers[len(hosted) - 1] + 1
 
 
 def _unused(settings: Settings, what: str) -> None:
-    settings.unused.append(f"{settings.typed('override')} ({what} on the host)")
+    settings.unused.append(f"{settings.typed('override')} ({what})")
 
 
 def _overrides(settings: Settings, model: ModelSpec) -> list[tuple[str, re.Pattern[str], str]]:

@@ -50,11 +50,12 @@ def named_model(settings: Settings, key: str, given: ModelSpec | None = None) ->
     if cached := _CACHED.search(name):
         name = f"{cached['owner']}/{cached['name']}"
     parts = name.split("/")
+    quantization = quantization_of(parts[-1], settings.program.engine)
     try:
-        spec = default_names().model([name, *parts[:0:-1]])
+        spec = default_names().model([name, *parts[:0:-1], parts[-1].removesuffix(f"-{quantization}")])
     except RooflineError as error:
         raise settings.rewrite(key, error, NAME_IT) from error
-    return Named(spec.id, spec, quantization_of(parts[-1], settings.program.engine), is_file=False)
+    return Named(spec.id, spec, quantization, is_file=False)
 
 
 def quantization_of(name: str, engine: str) -> str | None:

@@ -16,8 +16,8 @@ from rooflinellm.results import Estimate
 
 _DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 _OF_A_TEST = ("output_tokens", "context_tokens", "cached_tokens", "batch")
-_MADE_ON_LOADING = ("fp8",)
-"""Formats that vLLM makes of 16-bit weights when it loads them."""
+_MADE_ON_LOADING = {"fp8": "fp8", "bnb-nf4": "bitsandbytes"}
+"""Formats that vLLM makes of 16-bit weights when it loads them, and what its flag calls them."""
 
 
 def launch_command(estimate: Estimate) -> str:
@@ -53,7 +53,7 @@ def launch_command(estimate: Estimate) -> str:
     arrays = [name for name, value in estimate.workload.items() if is_array(value)]
     if arrays:
         raise InvalidRequest(
-            f"a command measures one case, and {', '.join(arrays)} is an array",
+            f"a command measures one case; arrays are {', '.join(arrays)}",
             where="launch_command",
             next_step="Estimate one of them.",
         )
@@ -198,7 +198,7 @@ def _repository(estimate: Estimate, engine: str) -> tuple[str, list[str]]:
         if own in _DTYPES:
             return (plain or [model.id])[0], ["--dtype", _DTYPES[own]]
         if own in _MADE_ON_LOADING:
-            return (plain or [model.id])[0], ["--quantization", own]
+            return (plain or [model.id])[0], ["--quantization", _MADE_ON_LOADING[own]]
     return f"{model.id}-{own}", []
 
 
