@@ -158,6 +158,16 @@ def test_vllm_serve_with_an_fp8_cache() -> None:
         ),
         ("mlx_lm benchmark --model Qwen/Qwen3-8B -p 2048 -g 64 -b 4", "qwen3-8b",
          {"prompt_tokens": 2048, "output_tokens": 64, "batch": 4}),
+        (
+            "vllm serve neuralmagic/Meta-Llama-3.1-70B-Instruct-quantized.w4a16 --served-model-name a b",
+            "llama-3.1-70b",
+            {"weights": "w4a16"},
+        ),
+        (
+            "vllm serve unsloth/Llama-3.3-70B-Instruct-bnb-4bit --load-format bitsandbytes --enable-prefix-caching",
+            "llama-3.3-70b",
+            {"weights": "bnb-nf4"},
+        ),
         ("vllm bench latency --model Qwen/Qwen3-8B", "qwen3-8b",  # its defaults: vllm/benchmarks/latency.py
          {"prompt_tokens": 32, "output_tokens": 128, "batch": 8}),
     ],
@@ -364,6 +374,9 @@ def test_a_list_of_settings_counts_with_its_first() -> None:
     assert (launch.keywords["gpu_layers"], launch.keywords["prefill_chunk"]) == (10, 512)
     assert {"-ngl 10,20,30: the first of the list", "-ub 512,1024: the first of the list"} == set(launch.assumptions)
     assert launch.keywords["options"].tensor_split == (3.0, 1.0)
+    launch = read(f"llama-bench -m {LLAMA} -m {MIXTURE} -fa 1,0 -ctk f16,q8_0")
+    assert (launch.model, launch.keywords["kv"], launch.warnings) == ("llama-3.1-8b", "f16", ())
+    assert len(launch.assumptions) == 3
 
 
 def test_llama_batched_bench_runs_every_combination() -> None:
@@ -622,7 +635,7 @@ def test_batches_there_and_back(prompt: int, output: int, batch: int, spare: int
 @pytest.mark.parametrize("weights", sorted(each.id for each in rl.list_formats() if not each.id.startswith("exl:")))
 def test_formats_there_and_back(weights: str) -> None:
     engine = {"gguf": "llama.cpp", "hf": "vllm", "mlx": "mlx"}[weights.partition(":")[0]]
-    hardware = "m3-max-40c" if engine == "mlx" else "7950x" if "tq" in weights else "rtx-4090"
+    hardware = "m3-max-40c" if engine == "mlx" else "7950x" if ":tq" in weights else "rtx-4090"
     asked = estimate(Launch("qwen3-30b-a3b", {"engine": engine, "weights": weights}, (), ()), hardware)
     again = estimate(read(rl.launch_command(asked)), hardware)
     assert workload_of(again) == workload_of(asked)

@@ -21,8 +21,8 @@ class Flag:
     ----------
     key : str
         Setting that it gives; `SILENT` or `NOTED`.
-    takes : {'value', 'nothing', 'maybe'}
-        Whether a value follows; with ``maybe`` only if it is a word such as ``on`` or ``0``.
+    takes : {'value', 'values', 'nothing', 'maybe'}
+        Whether a value follows. ``values`` are all words up to the next flag, ``maybe`` is a word such as ``on``.
     word : str
         What stands for the value where none follows.
     why : str
@@ -30,7 +30,7 @@ class Flag:
     """
 
     key: str
-    takes: Literal["value", "nothing", "maybe"] = "value"
+    takes: Literal["value", "values", "nothing", "maybe"] = "value"
     word: str = "on"
     why: str = ""
 
@@ -51,6 +51,8 @@ class Program:
         Setting that a word without a flag gives; empty where there is none.
     defaults : mapping of str to str
         Settings of the workload where no flag gives them.
+    lists : bool
+        Values may be lists with commas, and flags be repeated, for a test of each.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Program:
     flags: Mapping[str, Flag]
     positional: str = ""
     defaults: Mapping[str, str] = field(default_factory=dict)
+    lists: bool = False
 
 
 def _table(rows: Mapping[str, Flag]) -> dict[str, Flag]:
@@ -233,10 +236,12 @@ _VLLM = {
             "--enable-lora --enable-eplb --enable-dbo --async-scheduling --disable-custom-all-reduce": Flag(
                 NOTED, "nothing"
             ),
-            "--lora-modules --max-loras --max-lora-rank --kv-transfer-config --device --additional-config": Flag(NOTED),
+            "--max-loras --max-lora-rank --kv-transfer-config --device --additional-config": Flag(NOTED),
             "--decode-context-parallel-size -dcp --prefill-context-parallel-size": Flag(NOTED),
             "--num-scheduler-steps --max-num-partial-prefills --long-prefill-token-threshold": Flag(NOTED),
-            "--max-seq-len-to-capture --cuda-graph-sizes --cudagraph-capture-sizes": Flag(NOTED),
+            "--max-seq-len-to-capture": Flag(NOTED),
+            "--lora-modules --cuda-graph-sizes --cudagraph-capture-sizes": Flag(NOTED, "values"),
+            "--served-model-name --middleware": Flag(SILENT, "values"),
             "--disable-sliding-window": Flag(NOTED, "nothing"),
             "--mamba-ssm-cache-dtype --mamba-cache-dtype": Flag(NOTED),
         }
@@ -251,11 +256,11 @@ _VLLM = {
         _SWITCH,
     ),
     **_all(
-        "--host --port --api-key --served-model-name --tokenizer --tokenizer-mode --tokenizer-revision --revision "
+        "--host --port --api-key --tokenizer --tokenizer-mode --tokenizer-revision --revision "
         "--code-revision --download-dir --config-format --hf-config-path --hf-overrides --hf-token --seed "
         "--chat-template --chat-template-content-format --response-role --tool-call-parser --tool-parser-plugin "
         "--reasoning-parser --reasoning-config --uvicorn-log-level --allowed-origins --allowed-methods "
-        "--allowed-headers --ssl-keyfile --ssl-certfile --root-path --middleware --max-logprobs --logprobs-mode "
+        "--allowed-headers --ssl-keyfile --ssl-certfile --root-path --max-logprobs --logprobs-mode "
         "--max-log-len --generation-config --override-generation-config --guided-decoding-backend "
         "--structured-outputs-config --limit-mm-per-prompt --mm-processor-kwargs --mm-processor-cache-gb "
         "--mm-encoder-tp-mode --allowed-local-media-path --distributed-executor-backend --nnodes --node-rank "
@@ -307,13 +312,14 @@ _MLX = {
             "--decode-concurrency --prompt-concurrency": Flag(NOTED, why="a limit; name the batch for a full server"),
             "--pipeline": Flag(NOTED, "nothing", why="several computers"),
             "--prompt -p": Flag(NOTED, why="name the prompt's length in tokens"),
+            "--extra-eos-token": Flag(SILENT, "values"),
         }
     ),
     **_all("--trust-remote-code --ignore-chat-template --use-default-chat-template", _SWITCH),
     **_all(
         "--temp --top-p --min-p --top-k --xtc-probability --xtc-threshold --min-tokens-to-keep --seed --system-prompt "
         "--prefill-response --chat-template --chat-template-config --chat-template-args --verbose "
-        "--prompt-cache-file --extra-eos-token --host --port --log-level --prompt-cache-size --prompt-cache-bytes",
+        "--prompt-cache-file --host --port --log-level --prompt-cache-size --prompt-cache-bytes",
         Flag(SILENT),
     ),
 }
@@ -346,6 +352,7 @@ PROGRAMS: dict[tuple[str, ...], Program] = {
         "llama.cpp",
         _BENCH,
         defaults={"bench_prompt": "512", "bench_output": "128", "bench_depth": "0"},
+        lists=True,
     ),
     ("llama-batched-bench",): Program("llama-batched-bench", "llama.cpp", _BATCHED_BENCH),
     ("vllm", "serve"): _SERVE,

@@ -28,13 +28,14 @@ def model_and_weights(settings: Settings, given: ModelSpec | None) -> tuple[Name
         named = named_model(settings, "repository", given)
         if (file := settings.text("repository_file")) is not None:
             key, quantization = "repository_file", quantization_of(file, ENGINE) or quantization
-        quantization = quantization or named.quantization or DEFAULT_QUANTIZATION
+        quantization = quantization or named.quantization
     if named.is_file:
         return named, None
-    if quantization is None:
-        settings.said.append(f"no quantisation in the model's name: {DEFAULT_QUANTIZATION}")
-        quantization = DEFAULT_QUANTIZATION
-    return named, named_format(settings, key, quantization, ENGINE, named.spec)
+    if quantization is not None:
+        return named, named_format(settings, key, quantization, ENGINE, named.spec)
+    weights = named_format(settings, key, DEFAULT_QUANTIZATION, ENGINE, named.spec, typed=False)
+    settings.said.append(f"no quantisation in the model's name: {weights}")
+    return named, weights
 
 
 def _split_repository(settings: Settings) -> str | None:
@@ -94,9 +95,8 @@ def _cache(settings: Settings) -> dict[str, Any]:
     found: dict[str, Any] = {}
     keys, values = settings.text("kv_keys"), settings.text("kv_values")
     if keys or values:
-        keys, values = ((text or "f16").partition(",")[0] for text in (keys, values))
-        key = "kv_keys" if settings.texts("kv_keys") else "kv_values"
-        found["kv"] = cache_type(settings, key, f"{keys}/{values}", ENGINE)
+        key = "kv_keys" if keys else "kv_values"
+        found["kv"] = cache_type(settings, key, f"{keys or 'f16'}/{values or 'f16'}", ENGINE)
     if settings.on("kv_on_host"):
         found["kv_on_host"] = True
     if settings.on("flash_attention") is False:

@@ -14,6 +14,10 @@ from rooflinellm.launch.shell import WHERE
 from rooflinellm.measurements.names import default_names, quant_in
 from rooflinellm.operators.model import ModelSpec
 
+_MADE = re.compile(
+    r"[-_.](?:unsloth[-_.]|quantized[-_.])?(?P<quantization>bnb[-_]4bit|w\d+a\d+|fp8[-_]dynamic)$", re.IGNORECASE
+)
+"""How checkpoints for vLLM end that were quantised after the fact."""
 NAME_IT = "Name the model beside the command."
 _CACHED = re.compile(r"models--(?P<owner>[^/]+?)--(?P<name>[^/]+)")
 
@@ -52,7 +56,8 @@ def named_model(settings: Settings, key: str, given: ModelSpec | None = None) ->
     parts = name.split("/")
     quantization = quantization_of(parts[-1], settings.program.engine)
     try:
-        spec = default_names().model([name, *parts[:0:-1], parts[-1].removesuffix(f"-{quantization}")])
+        bare = _MADE.sub("", parts[-1]).removesuffix(f"-{quantization}")
+        spec = default_names().model([name, *parts[:0:-1], bare])
     except RooflineError as error:
         raise settings.rewrite(key, error, NAME_IT) from error
     return Named(spec.id, spec, quantization, is_file=False)
@@ -62,6 +67,8 @@ def quantization_of(name: str, engine: str) -> str | None:
     """The quantisation that the name of a file or repository ends with: one of the engine's formats, or its like."""
     families = catalog.engine(engine)[0].format_families
     if "gguf" not in families:
+        if made := _MADE.search(name):
+            return made["quantization"]
         listed = [each.id.partition(":") for each in catalog.list_formats()]
         formats = [own for family, _, own in listed if family in families and name.lower().endswith(f"-{own}")]
         if formats:
@@ -69,8 +76,13 @@ def quantization_of(name: str, engine: str) -> str | None:
     return quant_in(name)
 
 
-def named_format(settings: Settings, key: str, quantization: str, engine: str, model: ModelSpec) -> str:
-    """The format of a quantisation's name, as `estimate` takes it; an error names the flag."""
+def named_format(
+    settings: Settings, key: str, quantization: str, engine: str, model: ModelSpec, *, typed: bool = True
+) -> str:
+    """The format of a quantisation's name, as `estimate` takes it; an error names the flag.
+
+    Where a typed one is computed as another, that is said.
+    """
     spec = catalog.engine(engine)[0]
     try:
         found = default_names().weight_format(quantization, spec, model).id
@@ -78,7 +90,7 @@ def named_format(settings: Settings, key: str, quantization: str, engine: str, m
         raise settings.rewrite(key, error, "Name the format of the weights beside the command.") from error
     written = format_text(found)
     plain = re.sub(r"^ud-", "", quantization, flags=re.IGNORECASE)
-    if engine == "llama.cpp" and plain.lower() != written.lower():
+    if typed and engine == "llama.cpp" and plain.lower() != written.lower():
         settings.said.append(f"{quantization}: computed as {written}")
     return written
 

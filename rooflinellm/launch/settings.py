@@ -40,10 +40,16 @@ class Settings:
         return self._given[key][-1][0]
 
     def text(self, key: str) -> str | None:
-        """The value, or the program's own; None without either."""
-        if key in self._given:
+        """The value, or the program's own; None without either. Of a benchmark's list the first, which is said."""
+        if key not in self._given:
+            return self.program.defaults.get(key)
+        if not self.program.lists:
             return self._given[key][-1][1].strip()
-        return self.program.defaults.get(key)
+        values = ",".join(value for _, value in self._given[key])
+        first, comma, _ = values.partition(",")
+        if comma:
+            self.said.append(f"{self.typed(key)} {values[:60]}: the first of the list")
+        return first.strip()
 
     def texts(self, key: str) -> list[tuple[str, str]]:
         """Flags and values in order, where a flag may be repeated."""
@@ -55,14 +61,10 @@ class Settings:
         return None if value is None else value.lower() not in _OFF
 
     def count(self, key: str, *, least: int = 0) -> int | None:
-        """A whole number; of a list the first, which is said."""
+        """A whole number; None where nothing is said."""
         value = self.text(key)
         if value is None:
             return None
-        first, comma, _ = value.partition(",")
-        if comma and re.fullmatch(r"[-\d,]+", value):
-            self.said.append(f"{self.typed(key)} {value}: the first of the list")
-            value = first
         if not re.fullmatch(r"-?\d{1,10}", value) or not least <= int(value) <= LARGEST:
             raise self.error(key, f"'{value[:40]}' is not a whole number from {least:,} to {LARGEST:,}")
         return int(value)

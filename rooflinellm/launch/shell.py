@@ -149,7 +149,7 @@ def _arguments(parsed: Parsed, words: Sequence[str]) -> None:
             continue
         if not equals:
             value = flag.word
-            if flag.takes == "value":
+            if flag.takes in ("value", "values"):
                 if following is None or following in flags:
                     raise InvalidRequest(
                         "a value must follow" + (f", not {following}" if following else ""),
@@ -157,8 +157,10 @@ def _arguments(parsed: Parsed, words: Sequence[str]) -> None:
                         next_step="Give the value, or leave the flag out.",
                     )
                 value, position = following, position + 1
-            elif flag.takes == "maybe" and following is not None and following.lower() in WORDS:
+            elif flag.takes == "maybe" and following is not None and following.partition(",")[0].lower() in WORDS:
                 value, position = following, position + 1
+        while flag.takes == "values" and position < len(words) and not _is_flag(words[position]):
+            position += 1
         if "." in name and name not in flags:
             parsed.unused.append(typed)
         elif flag.key == NOTED:
