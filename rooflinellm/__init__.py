@@ -26,6 +26,8 @@ _PUBLIC = {
     "list_formats": "rooflinellm.api.lists",
     "list_models": "rooflinellm.api.lists",
     "fit": "rooflinellm.api.fit",
+    "from_command": "rooflinellm.launch.command",
+    "launch_command": "rooflinellm.launch.show",
     "validate": "rooflinellm.api.validate",
     "AmbiguousName": "rooflinellm.errors",
     "DoesNotFit": "rooflinellm.errors",

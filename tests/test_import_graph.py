@@ -28,9 +28,10 @@ ROWS: dict[str, tuple[str, ...]] = {
     "measurements": ("engine",),
     "calibration": ("engine", "measurements"),
     "api": ("engine", "measurements", "calibration"),
+    "launch": ("api",),
     "plotting": ("api", "results"),
     "report": ("api", "results", "plotting"),
-    "cli": ("api", "results", "plotting", "report"),
+    "cli": ("api", "launch", "results", "plotting", "report"),
 }
 ROOM_OF = {name: "base" for name in ("units", "errors", "_yaml", "_resources", "_numeric")} | {"__main__": "cli"}
 # A result that shows itself: a method takes what stands below its module when it is called.

@@ -108,10 +108,11 @@ def _wish(settled: Settled, gpu_layers: Any, cpu_moe_layers: Any) -> Offload:
             raise InvalidRequest(
                 f"{parts!r:.60} is not a part for each of {devices} devices, in numbers from 0 on", where="tensor_split"
             )
+    host_itself = settled.system.device.kind == "cpu"  # where nothing is left elsewhere, as llama.cpp has it
     return Offload(
-        gpu_layers=here,
-        cpu_moe_layers=experts,
-        cache_on_host=options.kv_on_host,
+        gpu_layers=None if host_itself else here,
+        cpu_moe_layers=0 if host_itself else experts,
+        cache_on_host=options.kv_on_host and not host_itself,
         shares=None if parts is None else tuple(float(part) for part in parts),
     )
 
