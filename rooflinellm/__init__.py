@@ -26,6 +26,7 @@ _PUBLIC = {
     "list_formats": "rooflinellm.api.lists",
     "list_models": "rooflinellm.api.lists",
     "fit": "rooflinellm.api.fit",
+    "probe": "rooflinellm.api.probe",
     "validate": "rooflinellm.api.validate",
     "AmbiguousName": "rooflinellm.errors",
     "DoesNotFit": "rooflinellm.errors",
