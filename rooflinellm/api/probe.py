@@ -40,6 +40,7 @@ BF16_OVER_FP32 = {"amx_bf16": 16, "avx512_bf16": 2}
 
 BANDWIDTH, MATMUL, RATIO, SYSTEM, TORCH = "read-bandwidth", "matrix-product", "instructions", "system", "torch"
 """Keys of the sources."""
+PUBLISHER = "rooflinellm probe"
 NOT_QUITE_A_BOUND = (
     "Peaks are what matrix products reached, a few per cent below what the arithmetic could do, so an ideal from them"
     " is no strict bound."
@@ -75,7 +76,8 @@ class Probe:
         import yaml
 
         data = self.hardware.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
-        ordered = {"schema": 1} | {name: value for name, value in data.items() if name != "schema"}
+        last = {name: data.pop(name) for name in ("sources", "notes")}  # as in the files of the database
+        ordered = {"schema": 1} | {name: value for name, value in data.items() if name != "schema"} | last
         head = "# Written by `rooflinellm probe`: values of one computer, each with how it was found.\n"
         return head + yaml.safe_dump(ordered, sort_keys=False, width=120, allow_unicode=True)
 
@@ -116,6 +118,8 @@ class Probe:
         rows = []
         for record in self.records():
             scale, unit = _SHOWN[record["unit"]]
+            if unit == "GiB" and record["value"] < units.GIB:
+                scale, unit = units.MIB, "MiB"
             rows.append([record["value_of"], units.significant(record["value"] / scale), unit, record["evidence"]])
         device = self.hardware
         title = f"{device.name}, {device.compute_units} {'cores' if device.kind == 'cpu' else 'multiprocessors'}"
@@ -133,7 +137,11 @@ class Probe:
         return self.table().to_html()
 
 
-_SHOWN = {"byte/s": (units.GB, "GB/s"), "FLOP/s": (units.GIGA, "GFLOP/s"), "byte": (units.GIB, "GiB")}
+_SHOWN: dict[str, tuple[float, str]] = {
+    "byte/s": (units.GB, "GB/s"),
+    "FLOP/s": (units.GIGA, "GFLOP/s"),
+    "byte": (units.GIB, "GiB"),
+}
 
 
 def _record(name: str, value: float | None, unit: str, quantity: Any) -> dict[str, Any]:
@@ -273,8 +281,8 @@ def _warn_of_unrest(readings: dict[str, Reading]) -> None:
     unsteady = [name for name, reading in readings.items() if reading.median < UNSTEADY * reading.best]
     if unsteady:
         warnings.warn(
-            f"{' and '.join(unsteady)}: the median run is below {UNSTEADY:.0%} of the best; other programs were busy, or"
-            " the clock varied. Close them and probe again, with more seconds.",
+            f"{' and '.join(unsteady)}: the median run is below {UNSTEADY:.0%} of the best; other programs were busy,"
+            " or the clock varied. Close them and probe again, with more seconds.",
             RooflineWarning,
             stacklevel=4,
         )
@@ -408,7 +416,7 @@ def _made(data: dict[str, Any]) -> Probe:
 
 
 def _source(title: str, note: str) -> dict[str, Any]:
-    return {"title": title, "note": note}
+    return {"title": title, "publisher": PUBLISHER, "year": date.today().year, "note": note}
 
 
 def _quantity(value: float, source: str) -> dict[str, Any]:
