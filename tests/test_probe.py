@@ -86,12 +86,14 @@ def test_every_value_says_how_it_was_found(measured: Probe) -> None:
     assert all("measured on 20" in source.title for source in (read, product))
 
 
-def test_the_file_is_the_device(measured: Probe, tmp_path: Path) -> None:
+def test_the_file_is_the_device(as_if: Callable[..., None], tmp_path: Path) -> None:
+    as_if()
     file = tmp_path / "my-machine.yaml"
+    measured = rl.probe(id=file.stem)
     file.write_text(measured.to_yaml(), encoding="utf-8")
     assert rl.hardware(file) == measured.hardware
     assert rl.hardware(str(file)) == measured.hardware
-    assert not lint_hardware([str(file)]).errors
+    assert not [str(each) for each in lint_hardware([str(file)]).problems if each.level == "error"]
     assert list(_yaml.load(file))[-2:] == ["sources", "notes"]
 
 
