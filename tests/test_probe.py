@@ -16,7 +16,8 @@ import rooflinellm as rl
 from rooflinellm import _yaml, units
 from rooflinellm.api import probe as probe_module
 from rooflinellm.api.lint import lint_hardware
-from rooflinellm.api.probe import Probe, blas_threads, free_id, gpu_entry
+from rooflinellm.api.probe import Probe, blas_threads
+from rooflinellm.api.probe_entry import free_id, gpu_entry
 from rooflinellm.cli import INTERRUPTED, main
 from rooflinellm.errors import InvalidRequest, RooflineWarning
 from rooflinellm.measurements import computer as computer_module
@@ -362,7 +363,7 @@ H200 = Gpu(
 
 
 def test_a_gpu_is_a_device(tmp_path: Path) -> None:
-    found = gpu_entry(H200)
+    found = Probe(gpu_entry(H200))
     file = tmp_path / "gpu.yaml"
     file.write_text(found.to_yaml(), encoding="utf-8")
     device = rl.hardware(file)
@@ -421,7 +422,7 @@ def test_blas_is_told_before_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     monkeypatch.delitem(sys.modules, "numpy")
     monkeypatch.setattr("builtins.__import__", lambda name, *_rest: sys.modules.setdefault(name, numpy))
-    with blas_threads(3):
+    with blas_threads(3, needed=True):
         assert os.environ["OMP_NUM_THREADS"] == os.environ["OPENBLAS_NUM_THREADS"] == "3"
     assert os.environ["OMP_NUM_THREADS"] == "7"
     assert "OPENBLAS_NUM_THREADS" not in os.environ
