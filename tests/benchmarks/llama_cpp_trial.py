@@ -9,8 +9,8 @@ Not a test: it takes a quarter of an hour and about 15 GB of disk. It needs
     python tests/benchmarks/llama_cpp_trial.py --folder trial
 
 Files of random weights in three shapes and four formats are made in the folder if they are not there. Each is timed as
-llama-bench does, by the best of several runs: a prompt of so many tokens, and so many tokens after a short one. The
-server inside `xllamacpp` is used, whose times contain a sampled token's argmax and little else.
+llama-bench does, by the best of several runs that nothing disturbed: a prompt, and tokens after a short one. The server
+inside `xllamacpp` is used, whose times contain a sampled token's argmax and little else.
 """
 
 from __future__ import annotations
@@ -23,28 +23,41 @@ import random
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-PROMPT, SHORT_PROMPT, ANSWER = 128, 8, 33
-"""Tokens of the prompt whose prefill is timed; of the prompt before decode, and of the answer."""
+SHORT_PROMPT, ANSWER = 8, 33
+"""Tokens of the prompt before decode, and of the answer."""
 TARGETS = {"decode": 0.20, "prefill": 0.30}
 """Errors aimed at."""
 BUSY = 0.10
-"""Share of the processors' time that others may take before a run. [-]"""
+"""Share of the processors' time that other processes may take before and during a run. [-]"""
+ATTEMPTS = 3
+"""Runs at most, over those that are wanted undisturbed. [-]"""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Best and median rate [token/s] of the runs that no other process disturbed, and how many these are.
+
+    Of all runs where each was disturbed.
+    """
+
+    best: float
+    median: float
+    quiet: int
 
 
 @dataclass(frozen=True)
 class Timed:
-    """Best and median rate of a file. [token/s]"""
+    """The phases of a file."""
 
-    prefill: float
-    decode: float
-    prefill_median: float
-    decode_median: float
+    prefill: Rates
+    decode: Rates
 
 
 def wait_for_idle(patience: float) -> None:
@@ -67,23 +80,24 @@ def _busy_and_total() -> tuple[int, int] | None:
     return sum(counts) - counts[3] - counts[4], sum(counts)
 
 
-def time_file(path: Path, threads: int, repeats: int, patience: float) -> Timed:
+def time_file(path: Path, prompt: int, threads: int, repeats: int, patience: float) -> Timed:
     """Rates of one file, in a process of its own."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        return pool.apply(_time_file, (path, threads, repeats, patience))
+        return pool.apply(_time_file, (path, prompt, threads, repeats, patience))
 
 
-def _time_file(path: Path, threads: int, repeats: int, patience: float) -> Timed:
+def _time_file(path: Path, prompt_tokens: int, threads: int, repeats: int, patience: float) -> Timed:
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(path)
-    parameters.n_ctx, parameters.n_parallel, parameters.verbosity = 512, 1, 0
+    parameters.n_ctx, parameters.n_parallel, parameters.verbosity = prompt_tokens + 256, 1, 0
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
     server = xllamacpp.Server(parameters)
 
-    def run(prompt: int, answer: int) -> dict[str, float]:
+    def run(prompt: int, answer: int) -> tuple[dict[str, float], bool]:
+        """Times, and whether no other process disturbed them."""
         wait_for_idle(patience)
         request = {
             "prompt": [random.randrange(300, 32_000) for _ in range(prompt)],  # never one that is cached
@@ -93,15 +107,32 @@ def _time_file(path: Path, threads: int, repeats: int, patience: float) -> Timed
             "samplers": ["top_k"],
             "top_k": 1,
         }
+        before, own = _busy_and_total(), _own_ticks()
         reply: Any = server.handle_completions(request)
+        after, own = _busy_and_total(), _own_ticks() - own
         timings = (json.loads(reply) if isinstance(reply, str) else reply)["timings"]
         assert isinstance(timings, dict)
-        return timings
+        if before is None or after is None:
+            return timings, True
+        return timings, after[0] - before[0] - own <= BUSY * (after[1] - before[1])
 
-    prefill = [run(PROMPT, 1)["prompt_per_second"] for _ in range(repeats)]
-    # A token more than the steps that are timed: the first comes from the prompt.
-    decode = [1000 / run(SHORT_PROMPT, ANSWER)["predicted_per_token_ms"] for _ in range(repeats)]
-    return Timed(max(prefill), max(decode), statistics.median(prefill), statistics.median(decode))
+    def rates(prompt: int, answer: int, rate: Callable[[dict[str, float]], float]) -> Rates:
+        quiet, disturbed = [], []
+        while len(quiet) < repeats and len(quiet) + len(disturbed) < ATTEMPTS * repeats:
+            timings, undisturbed = run(prompt, answer)
+            (quiet if undisturbed else disturbed).append(rate(timings))
+        return Rates(max(quiet or disturbed), statistics.median(quiet or disturbed), len(quiet))
+
+    return Timed(
+        prefill=rates(prompt_tokens, 1, lambda timings: timings["prompt_per_second"]),
+        # A token more than the steps that are timed: the first comes from the prompt.
+        decode=rates(SHORT_PROMPT, ANSWER, lambda timings: 1000 / timings["predicted_per_token_ms"]),
+    )
+
+
+def _own_ticks() -> float:
+    times = os.times()
+    return (times.user + times.system) * os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.0
 
 
 def main() -> None:
@@ -112,7 +143,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30, help="time of the probe")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--patience", type=float, default=60, help="seconds to wait for idle processors before a run")
+    parser.add_argument("--prompt", type=int, default=512, help="tokens of the prompt whose prefill is timed")
     parser.add_argument("--formats", default="F16,Q8_0,Q4_0,Q4_K")
+    parser.add_argument("--shapes", default="0.4b,1.1b,3.0b")
     parser.add_argument("--largest-gb", type=float, default=8, help="leave out larger files")
     arguments = parser.parse_args()
 
@@ -130,10 +163,10 @@ def main() -> None:
         print(found, "\n")
     threads = rl.hardware(device).compute_units or os.cpu_count() or 1
 
-    print("| shape | format | GB | phase | measured | median run | expected | low–high | ideal | error |")
-    print("| --- | --- | --: | --- | --: | --: | --: | --: | --: | --: |", flush=True)
+    print("| shape | format | GB | phase | measured | median run | quiet runs | expected | low–high | ideal | error |")
+    print("| --- | --- | --: | --- | --: | --: | --: | --: | --: | --: | --: |", flush=True)
     errors: dict[str, list[float]] = {phase: [] for phase in TARGETS}
-    for shape in random_gguf.SHAPES:
+    for shape in (each for each in random_gguf.SHAPES if each.name in arguments.shapes.split(",")):
         for form in arguments.formats.split(","):
             path = arguments.folder / f"{shape.name}-{form}.gguf"
             if not path.exists():
@@ -141,26 +174,24 @@ def main() -> None:
             size = path.stat().st_size / 1e9
             if size > arguments.largest_gb:
                 continue
-            timed = time_file(path, threads, arguments.repeats, arguments.patience)
-            answers = {
-                "prefill": rl.estimate(path, device, engine="llama.cpp:cpu", prompt_tokens=PROMPT, output_tokens=1),
-                "decode": rl.estimate(
-                    path, device, engine="llama.cpp:cpu", prompt_tokens=SHORT_PROMPT, output_tokens=ANSWER
-                ),
-            }
-            for phase, answer in answers.items():
-                rate = getattr(answer, phase).tokens_per_s
-                measured, middle = getattr(timed, phase), getattr(timed, f"{phase}_median")
-                error = rate.expected / measured - 1
-                errors[phase].append(error)
+            timed = time_file(path, arguments.prompt, threads, arguments.repeats, arguments.patience)
+            for phase, (prompt, answer) in {"prefill": (arguments.prompt, 1), "decode": (SHORT_PROMPT, ANSWER)}.items():
+                estimate = rl.estimate(path, device, engine="llama.cpp:cpu", prompt_tokens=prompt, output_tokens=answer)
+                rate = getattr(estimate, phase).tokens_per_s
+                found: Rates = getattr(timed, phase)
+                error = rate.expected / found.best - 1
+                if found.quiet:  # a run among others says nothing
+                    errors[phase].append(error)
                 print(
-                    f"| {shape.name} | {form} | {size:.2f} | {phase} | {measured:.1f} | {middle:.1f}"
-                    f" | {rate.expected:.1f} | {rate.low:.1f}–{rate.high:.1f} | {rate.ideal:.1f} | {error:+.0%} |",
+                    f"| {shape.name} | {form} | {size:.2f} | {phase} | {found.best:.1f} | {found.median:.1f}"
+                    f" | {found.quiet} | {rate.expected:.1f} | {rate.low:.1f}–{rate.high:.1f} | {rate.ideal:.1f} | {error:+.0%} |",
                     flush=True,
                 )
     print()
     for phase, target in TARGETS.items():
         sizes = [abs(error) for error in errors[phase]]
+        if not sizes:
+            continue
         within = sum(size <= target for size in sizes)
         print(
             f"{phase}: {within} of {len(sizes)} within {target:.0%}; median error {statistics.median(sizes):.0%},"
