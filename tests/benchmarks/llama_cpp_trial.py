@@ -184,7 +184,8 @@ def main() -> None:
                     errors[phase].append(error)
                 print(
                     f"| {shape.name} | {form} | {size:.2f} | {phase} | {found.best:.1f} | {found.median:.1f}"
-                    f" | {found.quiet} | {rate.expected:.1f} | {rate.low:.1f}–{rate.high:.1f} | {rate.ideal:.1f} | {error:+.0%} |",
+                    f" | {found.quiet} | {rate.expected:.1f} | {rate.low:.1f}–{rate.high:.1f} | {rate.ideal:.1f}"
+                    f" | {error:+.0%} |",
                     flush=True,
                 )
     print()
