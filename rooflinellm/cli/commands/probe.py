@@ -29,10 +29,10 @@ EXAMPLE_MODEL = "llama-3.2-3b"
 @click.option("--device", type=click.Choice(("cpu", "cuda")), default="cpu", help="What to measure.  [default: cpu]")
 @output_options
 def command(out: str | None, force: bool, seconds: float, threads: int | None, device: str, output: Output) -> int:
-    """Measure this computer: read bandwidth, matrix products, memory and cache.
+    """Measure this computer, as a device for estimates.
 
-    The file is a device like any other: its path may stand wherever HARDWARE does. Close other programs first. A GPU
-    needs PyTorch.
+    Read bandwidth, matrix products, memory and cache; close other programs first. The file is a device like any other:
+    its path may stand wherever HARDWARE does. A GPU needs PyTorch.
     """
     from rooflinellm.errors import InvalidRequest
 
