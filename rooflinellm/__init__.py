@@ -28,6 +28,7 @@ _PUBLIC = {
     "fit": "rooflinellm.api.fit",
     "from_command": "rooflinellm.launch.command",
     "launch_command": "rooflinellm.launch.show",
+    "probe": "rooflinellm.api.probe",
     "validate": "rooflinellm.api.validate",
     "AmbiguousName": "rooflinellm.errors",
     "DoesNotFit": "rooflinellm.errors",

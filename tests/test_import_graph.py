@@ -41,7 +41,7 @@ FACADE = "facade"  # rooflinellm/__init__.py: hands out the public names lazily,
 # What a base module may import beside the standard library.
 BASE_EXTERNAL = {"_yaml": {"yaml"}, "_numeric": {"numpy"}}
 # Optional dependencies: never at module level.
-OPTIONAL = {"pandas", "huggingface_hub"}
+OPTIONAL = {"pandas", "huggingface_hub", "torch", "threadpoolctl"}
 
 # No network, no code from data, no other programs.
 FORBIDDEN_MODULES = {
