@@ -144,6 +144,16 @@ class Sweep:
         part: Sweep = _with_arrays(self, lambda array: array[(*index, ...)])
         return replace(part, axes={name: values for name, values in self.axes.items() if name not in chosen})
 
+    def sorted_by(self, axis: str) -> Sweep:
+        """The same points with the values of an axis in rising order."""
+        import numpy as np
+
+        values = self.axes[axis]
+        order = np.argsort(np.asarray(values), kind="stable")
+        index = [slice(None)] * list(self.axes).index(axis) + [order]
+        part: Sweep = _with_arrays(self, lambda array: array[(*index, ...)])
+        return replace(part, axes={**self.axes, axis: tuple(values[place] for place in order)})
+
     def to_records(self) -> list[dict[str, Any]]:
         """One flat row a point, such as ``decode_tokens_per_s_expected``; the last axis moves fastest."""
         columns = {name: _listed(array) for name, array in self._columns().items()}

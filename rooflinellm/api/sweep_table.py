@@ -73,7 +73,7 @@ def sweep_table(sweep: Sweep, *, most: int | None, bars: bool = False) -> Table:
         add(Column("fits", "left", drop=1), points.texts(sweep.memory.fits, {True: "yes", False: "no", None: "?"}.__getitem__))
     if bars:
         add(Column("decode tok/s", "left", drop=1), points.bars(rate))
-    notes = [f"basis: {basis_text(str(sweep.decode.tokens_per_s.basis))}"]
+    notes = [f"at {fixed_text(sweep)}", f"basis: {basis_text(str(sweep.decode.tokens_per_s.basis))}"]
     if len(shown) < sweep.size:
         notes.append(f"{len(shown)} of {sweep.size:,} points")
     notes += [f"warning: {text}" for text in sweep.warnings]
@@ -101,6 +101,16 @@ def sweep_title(sweep: Sweep) -> str:
         else:
             parts.append(texts.get(only, only.replace(":", " ")))
     return " · ".join(parts)
+
+
+def fixed_text(sweep: Sweep) -> str:
+    """The request as far as all points share it: ``prompt 512, output 128, context 0``."""
+    parts = []
+    for name in ("prompt_tokens", "output_tokens", "context_tokens", "cached_tokens", "batch"):
+        value = sweep.workload[name].flat[0]
+        if name not in sweep.axes and (value or name not in ("context_tokens", "cached_tokens")):
+            parts.append(f"{_heading(name)} {value:,}")
+    return ", ".join(parts)
 
 
 def system_names(sweep: Sweep) -> dict[str, str]:
