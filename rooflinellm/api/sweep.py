@@ -151,7 +151,10 @@ def _grid(models: Any, hardware: Any, given: Mapping[str, Any]) -> _Grid:
             raise InvalidRequest(f"'{name}' is no axis; there is {allowed}", where="axes")
     grid = _Grid(found_models, found_systems, axes, tuple(overrides), fixed)
     points, plans = math.prod(grid.lengths(list(axes))), math.prod(grid.lengths(grid.looped))
-    for number, most, what in ((points, MAX_POINTS, "points"), (plans, MAX_PLANS, "combinations of names and settings")):
+    for number, most, what in (
+        (points, MAX_POINTS, "points"),
+        (plans, MAX_PLANS, "combinations of names and settings"),
+    ):
         if number > most:
             raise InvalidRequest(
                 f"{number:,} {what}, more than {most:,}",
@@ -326,13 +329,17 @@ def _result(grid: _Grid, columns: Mapping[str, Any], said: Sequence[str]) -> Swe
         return array
 
     def prediction(path: str) -> Prediction:
-        numbers = [column(f"{path}.{kind}") for kind in ("ideal", "expected", "low", "high")]
+        ideal, expected, low, high = (column(f"{path}.{kind}") for kind in ("ideal", "expected", "low", "high"))
         unit = "tokens/s" if path.endswith("tokens_per_s") else "J" if path.startswith("energy") else "s"
-        return Prediction(*numbers, unit=unit, basis=basis)
+        return Prediction(ideal, expected, low, high, unit, basis)
 
     def phase(name: str) -> SweepPhase:
-        rates = [prediction(f"{name}.{each}") for each in ("tokens_per_s", "aggregate_tokens_per_s", "time_s")]
-        return SweepPhase(*rates, bound=column(f"{name}.bound"))
+        return SweepPhase(
+            tokens_per_s=prediction(f"{name}.tokens_per_s"),
+            aggregate_tokens_per_s=prediction(f"{name}.aggregate_tokens_per_s"),
+            time_s=prediction(f"{name}.time_s"),
+            bound=column(f"{name}.bound"),
+        )
 
     basis = " and ".join(sorted(set(columns["basis"].ravel().tolist())))
     workload = {name.partition(".")[2]: column(name) for name in columns if name.startswith("workload.")}

@@ -70,7 +70,10 @@ def sweep_table(sweep: Sweep, *, most: int | None, bars: bool = False) -> Table:
     add(Column("bound", "left", drop=8), points.texts(sweep.decode.bound, str))
     add(Column("GiB", drop=7), points.texts(sweep.memory.total_bytes, gib_text))
     if False in sweep.memory.fits or None in sweep.memory.fits:
-        add(Column("fits", "left", drop=1), points.texts(sweep.memory.fits, {True: "yes", False: "no", None: "?"}.__getitem__))
+        add(
+            Column("fits", "left", drop=1),
+            points.texts(sweep.memory.fits, {True: "yes", False: "no", None: "?"}.__getitem__),
+        )
     if bars:
         add(Column("decode tok/s", "left", drop=1), points.bars(rate))
     notes = [f"at {fixed_text(sweep)}", f"basis: {basis_text(str(sweep.decode.tokens_per_s.basis))}"]

@@ -34,8 +34,8 @@ def frontier(x: Array, y: Array) -> Flags:
     """
     no_less = (x[None] >= x[:, None]) & (y[None] >= y[:, None])
     more = (x[None] > x[:, None]) | (y[None] > y[:, None])
-    best: Flags = ~(no_less & more).any(axis=1)
-    return best
+    beaten: Flags = np.asarray((no_less & more).any(axis=1))
+    return ~beaten
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,9 @@ def _draw_trail(ax: Axes, layer: LabelLayer, trail: _Trail, index: int, size: fl
             ax,
             PointLabel(
                 halo_text(size, f"label-{int(batch)}-{series.slug}", color=series.text_color),
-                ((f"{series.name}, batch {batch:,.0f}", 0.0), (series.name, 2.0)) if named else ((f"{batch:,.0f}", 0.0),),
+                ((f"{series.name}, batch {batch:,.0f}", 0.0), (series.name, 2.0))
+                if named
+                else ((f"{batch:,.0f}", 0.0),),
                 rank=0.0 if named else 1.0 if ends else 2.0,
                 required=bool(named),
                 at=at,
@@ -171,9 +173,7 @@ def _draw_trail(ax: Axes, layer: LabelLayer, trail: _Trail, index: int, size: fl
 
 
 def _description(sweep: Sweep, trails: list[_Trail]) -> str:
-    sentences = [
-        f"Decode rate of all requests over that of each, by batch: {sweep_title(sweep)}, {fixed_text(sweep)}."
-    ]
+    sentences = [f"Decode rate of all requests over that of each, by batch: {sweep_title(sweep)}, {fixed_text(sweep)}."]
     for trail in trails:
         ends = [
             f"{significant(float(trail.together[at]))} tokens/s at {significant(float(trail.each[at]))} for each with"

@@ -87,7 +87,7 @@ def series_over(sweep: Any, x: str) -> list[Series]:
         raise InvalidRequest(
             f"{number} lines are more than the {len(style.SERIES)} a chart can tell apart",
             where="sweep",
-            next_step=f"Take a part of it first: sweep.select({next(name for name in others if len(others[name]) > 1)}=…).",
+            next_step=f"Take a part of it first: sweep.select({max(others, key=lambda name: len(others[name]))}=…).",
         )
     found = []
     names = dict(zip((each.id for each in sweep.systems), device_names(sweep.systems), strict=True))
@@ -120,7 +120,7 @@ def longest_axis(sweep: Any) -> str:
     InvalidRequest
         There is none.
     """
-    found = [name for name in getattr(sweep, "axes", ()) if _is_numeric(sweep, name)]
+    found: list[str] = [name for name in getattr(sweep, "axes", ()) if _is_numeric(sweep, name)]
     if not found:
         raise InvalidRequest(
             "no axis holds numbers; a chart needs one", where="x", next_step="Sweep over context_tokens or batch, say."
@@ -134,7 +134,9 @@ def _is_numeric(sweep: Sweep, name: str) -> bool:
 
 def _named(sweep: Sweep, name: str, value: Any) -> str:
     text = axis_label(sweep, name, value)
-    return text if name in ("model", "weights", "engine", "draft") else f"{X_WORDS.get(name, (name,))[0]} {text}"
+    if name in ("model", "weights", "engine", "draft"):
+        return text
+    return f"{X_WORDS[name][0] if name in X_WORDS else name} {text}"
 
 
 def x_values(series: Series) -> Array:
@@ -184,8 +186,8 @@ def set_up_rates(axis: Axis, values: Sequence[Array], name: str, *, room: float 
     if not drawn.size or drawn.max() <= 0:
         raise InvalidRequest("there is nothing above 0 to draw", where="y")
     logarithmic = spans_widely(drawn)
-    side = "x" if axis.axis_name == "x" else "y"
     ax: Any = axis.axes
+    side = "x" if axis is ax.xaxis else "y"
     limit = getattr(ax, f"set_{side}lim")
     if logarithmic:
         getattr(ax, f"set_{side}scale")("log")
@@ -203,5 +205,4 @@ def set_up_rates(axis: Axis, values: Sequence[Array], name: str, *, room: float 
 
 
 def _plain(value: float, _position: int | None = None) -> str:
-    return f"{value:,.6g}"
-
+    return f"{value:,.10g}"

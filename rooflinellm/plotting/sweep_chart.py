@@ -131,9 +131,7 @@ class _Drawing:
         shown += [each.ideal for each in predictions if self.ideal]
         set_up_x(self.ax, self.x, np.concatenate([x_values(each) for each in self.lines]), room=0.24)
         self.logarithmic = set_up_rates(self.ax.yaxis, shown, Y_WORDS[self.y])
-        self.ax.set_title(
-            sweep_title(sweep), loc="left", fontsize=10.5, color=style.INK, wrap=True, parse_math=False
-        )
+        self.ax.set_title(sweep_title(sweep), loc="left", fontsize=10.5, color=style.INK, wrap=True, parse_math=False)
         self.ax.set_gid("rooflinellm-sweep")
         style.frame(self.ax)
         self.layer = LabelLayer(self.ax)
@@ -149,10 +147,20 @@ class _Drawing:
             self._drawable, (prediction.low, prediction.expected, prediction.high, prediction.ideal)
         )
         if self.band:
-            area = self.ax.fill_between(x, low, high, color=series.color, alpha=0.16 if len(self.lines) <= FEW else 0.08, linewidth=0, zorder=1.5)
+            area = self.ax.fill_between(
+                x,
+                low,
+                high,
+                color=series.color,
+                alpha=0.16 if len(self.lines) <= FEW else 0.08,
+                linewidth=0,
+                zorder=1.5,
+            )
             area.set_gid(f"band-{series.slug}")
         if self.ideal:
-            self._line(x, ideal, f"ideal-{series.slug}", 0.4 * CLEAR, color=series.color, linewidth=0.9, linestyle=IDEAL)
+            self._line(
+                x, ideal, f"ideal-{series.slug}", 0.4 * CLEAR, color=series.color, linewidth=0.9, linestyle=IDEAL
+            )
         fits = series.fits
         beyond = ~fits
         beyond[:-1] |= ~fits[1:]
@@ -229,7 +237,9 @@ def _description(sweep: Sweep, lines: list[Series], x: str, y: str) -> str:
         prediction = series.part.quantity(y)
         ends = []
         for at in dict.fromkeys((0, len(values) - 1)):
-            numbers = [significant(float(getattr(prediction, kind)[at])) for kind in ("expected", "low", "high", "ideal")]
+            numbers = [
+                significant(float(getattr(prediction, kind)[at])) for kind in ("expected", "low", "high", "ideal")
+            ]
             expected, low, high, bound = numbers
             ends.append(f"{expected} {prediction.unit} ({low}–{high}, ideal {bound}) at {values[at]:,.6g}")
         beyond = [values[at] for at in np.flatnonzero(~series.fits)]
@@ -237,5 +247,3 @@ def _description(sweep: Sweep, lines: list[Series], x: str, y: str) -> str:
         sentences.append(f"{series.name or 'Expected'}: {', '.join(ends)}{lacking}.")
     sentences.append(f"Basis: {basis_text(str(sweep.decode.time_s.basis))}.")
     return " ".join(sentences)
-
-
