@@ -269,7 +269,7 @@ def _placed_alike(answer: Estimate, arguments: Mapping[str, Any]) -> bool:
     ):
         return True
     on_devices = answer.workload["gpu_layers"] is None and answer.workload["cpu_moe_layers"] is None
-    return on_devices and answer.memory.fits is not None and every(answer.memory.fits)
+    return on_devices and (answer.memory.fits is None or every(answer.memory.fits))
 
 
 _BYTES = ("resident_weight_bytes", "kv_allocated_bytes", "total_bytes", "usable_bytes")
@@ -344,7 +344,7 @@ def _result(grid: _Grid, columns: Mapping[str, Any], said: Sequence[str]) -> Swe
     basis = " and ".join(sorted(set(columns["basis"].ravel().tolist())))
     workload = {name.partition(".")[2]: column(name) for name in columns if name.startswith("workload.")}
     for place, (name, values) in enumerate(grid.axes.items()):
-        if name in (*COUNTED, *TIMED, "gpu_layers", "cpu_moe_layers"):  # as asked
+        if name in (*COUNTED, *TIMED, *LOOPED) and name not in ("weights", "kv", "engine"):  # as asked
             along = [1] * len(shape)
             along[place] = len(values)
             axis = np.empty(len(values), dtype=object)
@@ -382,7 +382,11 @@ def _warnings(fits: Any, said: Sequence[str]) -> tuple[str, ...]:
     texts = [text for text in said if not text.startswith("memory: ")]
     lacking, unknown = values.count(False), values.count(None)
     if lacking:
-        texts.append(f"memory: {lacking:,} of {len(values):,} points do not fit; their answers are as if they did")
+        texts.append(
+            f"memory: does not fit at {lacking:,} of {len(values):,} points; the answers there are as if it did"
+        )
     if unknown:
-        texts.append(f"memory: of {unknown:,} of {len(values):,} points the capacity is not known")
+        texts.append(
+            f"memory: the capacity is not known at {unknown:,} of {len(values):,} points; whether it fits is open"
+        )
     return tuple(texts)

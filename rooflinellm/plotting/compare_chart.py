@@ -14,7 +14,7 @@ from rooflinellm.api.compare import ComparedSystem, Comparison
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.plotting import style
 from rooflinellm.plotting.roofs import device_names
-from rooflinellm.plotting.series import set_up_rates
+from rooflinellm.plotting.series import room_for, set_up_rates, width_of
 from rooflinellm.plotting.sweep_chart import check_size
 from rooflinellm.results import Estimate, Phase
 from rooflinellm.summary import basis_text, interval_text, weights_text
@@ -30,8 +30,6 @@ MOST = 16
 X_WORDS = "Rate of each request [tokens/s]; bar: low to high, upright: ideal"
 TICK_WIDTH = 40.0
 """Room for the number at a tick. [point]"""
-LETTER = 0.56
-"""Width of a letter, about. [size of the letters]"""
 
 
 def compare(
@@ -98,7 +96,7 @@ def _draw(ax: Axes, comparison: Comparison, shown: _Rows, prompt: int, size: flo
     room = _room(ax, shown, size)
     logarithmic = set_up_rates(ax.xaxis, [ends], X_WORDS, room=room)
     ax.set_ylim(len(shown) - 0.5, -0.5)
-    _ticks_up_to(ax, float(ends.max()), _width(ax) / (1 + room))
+    _ticks_up_to(ax, float(ends.max()), width_of(ax) / (1 + room))
     names = device_names([row.system for row, _ in shown])
     ticks = [_row_name(name, item) for name, (_, item) in zip(names, shown, strict=True)]
     ax.set_yticks(range(len(shown)), ticks, parse_math=False)
@@ -157,17 +155,9 @@ def _label(item: Estimate, phase: Phase) -> str:
 
 
 def _room(ax: Axes, shown: _Rows, size: float) -> float:
-    """Length of the axis behind the last mark that labels take, about, in lengths of what lies before."""
+    """Length of the axis behind the last mark that labels take, in lengths of what lies before."""
     letters = max(len(_label(item, phase)) for _, item in shown if item is not None for phase in _phases(item))
-    share = min((LETTER * letters * size + 8.0) / _width(ax), 0.65)
-    return 1.06 * share / (1 - share)
-
-
-def _width(ax: Axes) -> float:
-    """Width of the axes, about, without what names take of it. [point]"""
-    figure = ax.get_figure()
-    assert figure is not None
-    return float(max(0.85 * ax.get_window_extent().width * 72 / figure.dpi, 72.0))
+    return 1.06 * room_for(ax, letters, size)
 
 
 def _ticks_up_to(ax: Axes, most: float, width: float) -> None:

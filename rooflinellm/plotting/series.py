@@ -24,6 +24,10 @@ from rooflinellm.summary import tokens_text
 WIDE_SPAN = 20.0
 """Ratio of the largest to the smallest value from which on an axis is logarithmic. [-]"""
 MOST_TICKS = 7
+LETTER = 0.56
+"""Width of a letter, about. [size of the letters]"""
+MOST_ROOM = 0.65
+"""Share of an axis that names behind the last point may take. [-]"""
 X_WORDS = {
     "context_tokens": ("context", "Tokens in the cache before the prompt"),
     "prompt_tokens": ("prompt length", "Length of the prompt [tokens]"),
@@ -136,7 +140,7 @@ def _named(sweep: Sweep, name: str, value: Any) -> str:
     text = axis_label(sweep, name, value)
     if name in ("model", "weights", "engine", "draft"):
         return text
-    return f"{X_WORDS[name][0] if name in X_WORDS else name} {text}"
+    return f"{'KV' if name == 'kv' else X_WORDS[name][0] if name in X_WORDS else name} {text}"
 
 
 def x_values(series: Series) -> Array:
@@ -158,16 +162,31 @@ def grows_by_factors(values: Array) -> bool:
     return bool(len(values) > 2 and values[0] > 0 and steps.min() >= 0 and steps.max() > 1.5 * steps.min())
 
 
+def width_of(ax: Axes) -> float:
+    """Width of the axes, about, without what stands beside them. [point]"""
+    figure = ax.get_figure()
+    assert figure is not None
+    return float(max(0.85 * ax.get_window_extent().width * 72 / figure.dpi, 72.0))
+
+
+def room_for(ax: Axes, letters: int, size: float) -> float:
+    """Room for so many letters behind the last point, in lengths of the axis up to there."""
+    share = min((LETTER * letters * size + 8.0) / width_of(ax), MOST_ROOM)
+    return share / (1 - share)
+
+
 def set_up_x(ax: Axes, x: str, values: Array, *, room: float) -> None:
-    """Scale, limits, ticks and name of the axis to the right; `room` is the share on the right that names stand in."""
+    """Scale, limits, ticks and name of the axis to the right; `room` for names behind the last point."""
     low, high = float(values.min()), float(values.max())
     tokens = x in _TOKENS
     write = tokens_text if tokens else _plain
-    if grows_by_factors(np.unique(values)):
-        ax.set_xscale("log", base=2)
+    doubles = x in X_WORDS
+    if grows_by_factors(np.unique(values)) and (doubles or spans_widely(values)):
+        ax.set_xscale("log", base=2 if doubles else 10)
         factor = high / low
         ax.set_xlim(low / factor**0.03, high * factor**room)
-        ax.xaxis.set_major_locator(LogLocator(base=2, numticks=MOST_TICKS + 3))
+        ticks = LogLocator(base=2, numticks=MOST_TICKS + 3) if doubles else LogLocator(subs=(1, 2, 5))
+        ax.xaxis.set_major_locator(ticks)
         ax.xaxis.set_minor_locator(NullLocator())
     else:
         span = high - low or max(abs(high), 1.0)

@@ -15,7 +15,16 @@ from rooflinellm.api.sweep_table import fixed_text, sweep_title
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.plotting import style
 from rooflinellm.plotting.labels import CLEAR, LabelLayer, Note, PointLabel, halo_text, paragraph
-from rooflinellm.plotting.series import X_WORDS, Series, longest_axis, series_over, set_up_rates, set_up_x, x_values
+from rooflinellm.plotting.series import (
+    X_WORDS,
+    Series,
+    longest_axis,
+    room_for,
+    series_over,
+    set_up_rates,
+    set_up_x,
+    x_values,
+)
 from rooflinellm.summary import basis_text
 from rooflinellm.units import significant
 
@@ -129,7 +138,9 @@ class _Drawing:
         shown = [each.expected for each in predictions]
         shown += [end for each in predictions if self.band for end in (each.low, each.high)]
         shown += [each.ideal for each in predictions if self.ideal]
-        set_up_x(self.ax, self.x, np.concatenate([x_values(each) for each in self.lines]), room=0.24)
+        names = [series.name for series in self.lines] if self.several else ["expected"]
+        room = room_for(self.ax, max(map(len, names)), self.size)
+        set_up_x(self.ax, self.x, np.concatenate([x_values(each) for each in self.lines]), room=room)
         self.logarithmic = set_up_rates(self.ax.yaxis, shown, Y_WORDS[self.y])
         self.ax.set_title(sweep_title(sweep), loc="left", fontsize=10.5, color=style.INK, wrap=True, parse_math=False)
         self.ax.set_gid("rooflinellm-sweep")

@@ -45,7 +45,7 @@ def command(
     path: str | None,
     output: Output,
 ) -> None:
-    """Whether it fits, prefill, first token, decode and power on each.
+    """Several devices side by side: fit, speed, power.
 
     A system on which it cannot run is a row with the reason.
     """

@@ -71,9 +71,9 @@ def command(
     plot: bool,
     output: Output,
 ) -> None:
-    """How speed, first token and memory change over one or several axes.
+    """How speed changes over context, batch, formats ….
 
-    A row for each combination; with -o also a chart.
+    A row for each combination of the axes, with first token and memory; with -o also a chart.
     """
     arguments = _arguments(axes, prompt_tokens, keywords)
     target = None if path is None else target_of(path, "--chart", CHARTS)
