@@ -87,6 +87,19 @@ def largest(values: Iterable[Any]) -> Any:
     return max((value.max() if is_array(value) else value for value in values), default=0)
 
 
+def most(values: Iterable[Any]) -> Any:
+    """The largest of some numbers or arrays, elementwise; 0 of none."""
+    found: Any = None
+    for value in values:
+        found = value if found is None else maximum(found, value)
+    return 0.0 if found is None else found
+
+
+def mean(value: Any) -> Any:
+    """The mean of an array's elements, or the number itself."""
+    return value.mean() if is_array(value) else value
+
+
 def plain(value: Any) -> Any:
     """Turn numpy values into what JSON can hold."""
     return value.tolist() if is_array(value) else value

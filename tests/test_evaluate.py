@@ -217,12 +217,12 @@ def test_two_cards_take_turns_for_one_sequence_and_share_a_prefill() -> None:
 def test_prefill_over_two_cards_is_a_pipeline_of_chunks() -> None:
     # llama.cpp hands over 2,048 tokens as 4 chunks of 512. Over p = 2 cards m = 4 chunks leave a bubble of
     # (p - 1) / (m + p - 1) = 1/5, so they are 2 x 4/5 = 1.6 times as fast as one; a single chunk is no faster. On top
-    # come the copies from card to card: 4,096 numbers of 4 bytes a token at 80 % of 31.5 GB/s, and 10 µs a chunk.
+    # come the copies from card to card: 4,096 numbers of 4 bytes a token at 80 % of 31.5 GB/s, and 210 µs a chunk.
     def seconds(hardware: str, prompt: int) -> float:
         return rl.estimate("llama-3.1-8b", hardware, prompt_tokens=prompt, output_tokens=0).prefill.time_s.expected
 
     for prompt, gain in ((512, 1), (1024, 4 / 3), (2048, 1.6), (8192, 1.6)):
-        copies = prompt // 512 * 10e-6 + prompt * 4096 * 4 / (0.8 * 31.5e9)
+        copies = prompt // 512 * 210e-6 + prompt * 4096 * 4 / (0.8 * 31.5e9)
         together = seconds("rtx-3090", prompt) / gain + copies
         assert seconds("2x rtx-3090", prompt) == pytest.approx(together, rel=1e-12)
 

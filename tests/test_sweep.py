@@ -118,6 +118,15 @@ def test_settings_and_what_if_values_are_axes() -> None:
     assert weights.prefill.time_s.expected[0, 0] > weights.prefill.time_s.expected[0, 1]
 
 
+def test_drafting_is_an_axis() -> None:
+    request = {"draft": "llama-3.2-1b", "acceptance": 0.8, "prompt_tokens": 2048}
+    sweep = rl.sweep(MODEL, CARD, draft_tokens=[0, 2, 4], batch=[1, 4], **request)
+    for at, values in points(sweep):
+        drafting = request if values["draft_tokens"] else {"prompt_tokens": 2048}
+        assert_is_estimate(sweep, at, rl.estimate(MODEL, CARD, **values, **drafting))
+    assert sweep.workload["draft_tokens"].tolist() == [[0, 0], [2, 2], [4, 4]]
+
+
 def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     axes = {"context_tokens": np.arange(0, 5000, 250), "batch": [1, 3, 9]}
     whole = rl.sweep(MODEL, CARD, **axes)

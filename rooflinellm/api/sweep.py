@@ -58,7 +58,8 @@ def sweep(models: Any, hardware: Any, **axes: Any) -> Sweep:
         Keywords of `rooflinellm.estimate`. Axes may be counts (`prompt_tokens`, `output_tokens`, `cached_tokens`,
         `context_tokens`, `context_limit`, `batch`), times (`queue_s`, `tokenize_s`), names and settings (`weights`,
         `kv`, `engine`, `gpu_layers`, `cpu_moe_layers`, `prefill_chunk` …), and values of `overrides`, each path an axis
-        of its own: ``overrides={"hardware.memory.bandwidth_gb_s": [900, 1100]}``.
+        of its own: ``overrides={"hardware.memory.bandwidth_gb_s": [900, 1100]}``. At 0 on an axis of `draft_tokens`,
+        `draft` and `acceptance` say nothing.
 
     Returns
     -------
@@ -122,7 +123,10 @@ class _Grid:
             system = systems[chosen.pop("hardware", self.systems[0].id)]
             tried = {path: chosen.pop(path) for path in self.paths if path in chosen}
             overrides = {**self.fixed.get("overrides", {}), **tried}
-            yield {**self.fixed, **chosen, "model": model, "hardware": system, "overrides": overrides or None}
+            given = {**self.fixed, **chosen}
+            if chosen.get("draft_tokens") == 0:  # on an axis of draft lengths: the answer without drafts
+                given = {name: value for name, value in given.items() if name not in ("draft", "acceptance")}
+            yield {**given, "model": model, "hardware": system, "overrides": overrides or None}
 
 
 def _grid(models: Any, hardware: Any, given: Mapping[str, Any]) -> _Grid:

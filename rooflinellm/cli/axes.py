@@ -19,8 +19,9 @@ COUNTS_OF = {
     "chunk": "prefill_chunk",
     "gpu-layers": "gpu_layers",
     "cpu-moe": "cpu_moe_layers",
+    "draft-tokens": "draft_tokens",
 }
-WORDS_OF = {"weights": "weights", "kv": "kv", "engine": "engine"}
+WORDS_OF = {"weights": "weights", "kv": "kv", "engine": "engine", "draft": "draft"}
 AXES = COUNTS_OF | WORDS_OF
 """Keywords of `rooflinellm.sweep` by what is typed."""
 MOST = 250_000

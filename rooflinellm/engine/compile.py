@@ -109,11 +109,12 @@ def compile_plan(
             )
     layout = _compiler.layout(model, fmt, encodings)
     resident = resident_weight_bytes or layout.resident_bytes
+    offload = offload or Offload()
     builder = StageBuilder(
         system, engine, profiles, cache, build, model.hidden, expanded or engine.kv.latent == "expanded",
         1 if resident_weight_bytes is None else resident_weight_bytes / layout.resident_bytes, layout,
+        offload.cache_on_host,
     )  # fmt: skip
-    offload = offload or Offload()
     placement = placed(model, system, engine, offload)
     stages = builder.stages(placement, backend_name, resident)
     return Plan(

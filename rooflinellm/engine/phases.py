@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rooflinellm._numeric import divide, largest, maximum, minimum, where
+from rooflinellm._numeric import divide, largest, maximum, minimum, most, where
 from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work, expect, ideal_memory_s, moved_bytes, work
 from rooflinellm.engine.plan import Crossing, Kernel, Plan, Stage, Stream
 from rooflinellm.roofline import Overlap
@@ -47,7 +47,8 @@ class StageTime:
 class PhaseTime:
     """Times and totals of a phase; the raw material of a `Phase`.
 
-    `expected_scale` is how many devices work at the same time in the expectation, on average. [-]
+    `expected_scale` is how many devices work at the same time in the expectation, on average. Cycles of speculation are
+    sums over named `parts`, each `repeats` times. [-]
     """
 
     ideal_s: Any
@@ -64,6 +65,8 @@ class PhaseTime:
     ideal_scale: Any
     pass_tokens: int
     overlap: Overlap
+    parts: tuple[tuple[str, PhaseTime], ...] = ()
+    repeats: Any = 1
 
 
 def phase_time(
@@ -110,11 +113,11 @@ def phase_time(
     read: Any = sum(item.read_bytes for stage in stages for item in stage.works)
     compute: Any = sum(stage.compute_s for stage in stages)
     memory: Any = sum(stage.memory_s for stage in stages)
-    link: Any = largest_of(stage.link_s for stage in stages)
+    link: Any = most(stage.link_s for stage in stages)
     serial: Any = sum(maximum(stage.compute_s, stage.memory_s) for stage in stages)
     ideal = maximum(where(in_turn, serial, _together(stages)), link)
     total: Any = sum(stage.expected_s for stage in stages)
-    slowest = largest_of(stage.expected_s / stage.stage.machine.devices for stage in stages)
+    slowest = most(stage.expected_s / stage.stage.machine.devices for stage in stages)
     scale = divide(total, (total + (in_flight - 1) * slowest) / in_flight, empty=1.0)
     crossing = sum_crossings(plan.crossings, expected_passes.packed)
     # Sustained rates are never above printed ones, so this only mends the last bit of a floating-point sum.
@@ -137,14 +140,6 @@ def phase_time(
     )
 
 
-def largest_of(values: Any) -> Any:
-    """The largest of some times, elementwise; 0 of none. [s]"""
-    most: Any = 0.0
-    for value in values:
-        most = maximum(most, value)
-    return most
-
-
 def _together(stages: Sequence[StageTime]) -> Any:
     """Least time of stages that work side by side.
 
@@ -153,10 +148,8 @@ def _together(stages: Sequence[StageTime]) -> Any:
 
         max(C_d, min(C_h, (C_d + C_hd) / (1 + C_hd / C_h)))
     """
-    memory = largest_of(stage.memory_s / stage.stage.machine.devices for stage in stages)
-    devices = largest_of(
-        stage.compute_s / stage.stage.machine.devices for stage in stages if stage.stage.tier == "device"
-    )
+    memory = most(stage.memory_s / stage.stage.machine.devices for stage in stages)
+    devices = most(stage.compute_s / stage.stage.machine.devices for stage in stages if stage.stage.tier == "device")
     compute = devices
     for stage in stages:
         if stage.stage.tier == "device":
@@ -212,7 +205,7 @@ def _busy_s(expectations: Sequence[Expectation], overlap: Overlap) -> Any:
     memory: Any = sum(item.memory_s for item in expectations)
     compute: Any = sum(item.compute_s for item in expectations)
     link: Any = sum(item.link_s for item in expectations)
-    return memory + compute + link if overlap == "none" else largest_of((memory, compute, link))
+    return memory + compute + link if overlap == "none" else most((memory, compute, link))
 
 
 def _streamed(kernel: Kernel, there: Kernel | None, stream: Stream, passes: Passes, skew: Any) -> Expectation:
@@ -227,8 +220,9 @@ def _streamed(kernel: Kernel, there: Kernel | None, stream: Stream, passes: Pass
     least = stream.from_tokens_of_experts if kernel.kind == "experts" else stream.from_tokens
     for packed, own in zip(passes.packed, passes.by_sequence, strict=True):
         one = Passes((packed,), (own,))
-        moved, _ = moved_bytes(replace(there, activation_bytes_per_token=0, state_bytes=0), packed, skew)
-        copy = packed.passes * (moved / stream.link.sustained_bandwidth + kernel.count * stream.link.latency_s)
+        copied = _copied_bytes(there, packed, own, skew)
+        launches = packed.passes * (kernel.count if kernel.weight_bytes or kernel.kv_bytes_per_token else 0)
+        copy = copied / stream.link.sustained_bandwidth + launches * stream.link.latency_s
         far = expect(there, one, skew)
         busy = maximum(far.busy_s, copy) if stream.overlapped else far.busy_s + copy
         far = replace(far, busy_s=busy, link_s=copy)
@@ -241,6 +235,14 @@ def _streamed(kernel: Kernel, there: Kernel | None, stream: Stream, passes: Pass
             )
         )
     return total
+
+
+def _copied_bytes(kernel: Kernel, packed: Run, own: Run, skew: Any) -> Any:
+    """Weights of the experts that are touched, or what attention reads of the cache, over a run. [byte]"""
+    if kernel.kind == "attention":
+        return work(kernel, Passes((packed,), (own,))).read_bytes
+    bare = replace(kernel, activation_bytes_per_token=0, state_bytes=0)
+    return packed.passes * moved_bytes(bare, packed, skew)[0]
 
 
 def sum_crossings(crossings: Sequence[Crossing], runs: Sequence[Run]) -> Any:

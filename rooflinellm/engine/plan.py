@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rooflinellm._numeric import most
 from rooflinellm.efficiency.rates import Rates
 from rooflinellm.engine.layout import Layout
 from rooflinellm.operators.graph import Kind
@@ -275,6 +276,28 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Drafter:
+    """What drafts tokens for a model.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    plan : Plan or None
+        Its own plan; None where drafts cost nothing.
+    resident_weight_bytes : int
+        Weights that it adds: those that it shares with the model do not count. [byte]
+    separate : bool
+        Whether it is a model of its own, with buffers of its own.
+    """
+
+    name: str
+    plan: Plan | None
+    resident_weight_bytes: int
+    separate: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One model in one format on one system under one engine.
 
@@ -295,6 +318,7 @@ class Plan:
     prefill_chunk: int
     build: str | None = None
     offload: Any = None
+    drafter: Drafter | None = None
 
     @property
     def main(self) -> Stage:
@@ -320,6 +344,20 @@ class Plan:
     def rates(self) -> Rates:
         """Efficiencies of what the engine runs on."""
         return self.main.rates
+
+    def decode_interval(self, sequences: Any) -> Any:
+        """Factor between the expected decode time and either end of its interval: the widest of all stages. [-]"""
+        return most(stage.rates.decode_interval(sequences) for stage in self._running)
+
+    @property
+    def prefill_interval(self) -> float:
+        """Factor between the expected prefill time and either end of its interval: the widest of all stages. [-]"""
+        return max(stage.rates.prefill_interval for stage in self._running)
+
+    @property
+    def _running(self) -> tuple[Stage, ...]:
+        """The stages that have something to do."""
+        return tuple(stage for stage in self.stages if stage.kernels)
 
     @property
     def device_count(self) -> int:

@@ -10,7 +10,7 @@ from rooflinellm import units
 from rooflinellm.efficiency.rates import rates, way
 from rooflinellm.engine.kernels import KernelBuilder, choose_backend
 from rooflinellm.engine.layout import Layout, OperatorRow
-from rooflinellm.engine.placement import Placement, shares
+from rooflinellm.engine.placement import CACHED, Placement, shares
 from rooflinellm.engine.plan import Crossing, Link, Machine, Stage, Stream, Tier
 from rooflinellm.operators.cache import CacheTypes
 from rooflinellm.specs.engine import EngineSpec
@@ -42,10 +42,11 @@ class StageBuilder:
         expanded: bool,
         scale: float,
         layout: Layout,
+        pinned: bool,
     ) -> None:
         self.system, self.engine, self.profiles, self.cache = system, engine, profiles, cache
         self.build, self.hidden, self.expanded, self.scale = build, hidden, expanded, scale
-        self.layout = layout
+        self.layout, self.pinned = layout, pinned
         self.seen = Counter(row.operator.name for row in layout.rows)
 
     def stages(self, placement: Placement, backend_name: str, resident: int) -> tuple[Stage, ...]:
@@ -126,7 +127,8 @@ class StageBuilder:
         moe = next((row.operator.moe for row in rows if row.operator.moe is not None), None)
         scaled = moe is not None and rules.counts_tokens_of_experts
         of_experts = first * moe.experts // moe.active if moe is not None and scaled else first
-        moved = tuple(device.kernel(row) if _multiplies(row) else None for row in rows)
+        # Attention goes where the weights around it go, with what is cached, unless it was told to stay.
+        moved = tuple(None if self.pinned and row.operator.kind in CACHED else device.kernel(row) for row in rows)
         return Stream(self._host_link("weights"), first, of_experts, rules.overlapped, moved)
 
     def crossings(self, placement: Placement) -> tuple[Crossing, ...]:
@@ -140,7 +142,7 @@ class StageBuilder:
             if self.system.network is not None and tiers == {"device"}:
                 counts[self._link("network", self.system.network.bandwidth_bytes_per_s)] += 1
             elif tiers != {"host", "disk"}:
-                counts[self._host_link("activations")] += 1
+                counts[self._host_link("devices" if tiers == {"device"} else "host")] += 1
         size = self.hidden * self.engine.activation_bytes
         return tuple(Crossing(count, size, link) for link, count in counts.items())
 
@@ -156,8 +158,3 @@ class StageBuilder:
         found = way(self.profiles, name)
         printed = bandwidth or (found.gb_s or 0) * units.GB
         return Link(name, printed, printed * found.share, found.latency_us * units.MICRO)
-
-
-def _multiplies(row: OperatorRow) -> bool:
-    """Whether an operator multiplies weights, which a device can be given a copy of."""
-    return row.operator.kind in ("linear", "experts", "head")

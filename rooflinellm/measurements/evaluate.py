@@ -67,6 +67,9 @@ class Evaluator:
             chunk,
             size,
             resolved.build,
+            resolved.offload,
+            system.host and (system.host.name, system.host_cpu and system.host_cpu.id),
+            system.network and system.network.name,
         )
         if key not in self._plans:
             plan = compile_plan(
@@ -81,6 +84,7 @@ class Evaluator:
                 resident_weight_bytes=size,
                 prefill_chunk=chunk,
                 build=resolved.build,
+                offload=resolved.offload,
             )
             self._plans[key] = (resolved, plan)  # the row keeps alive what the key identifies
             if len(self._plans) > PLANS_KEPT:
@@ -120,11 +124,11 @@ class Evaluator:
         """A rate of one phase: tokens of all sequences over its time."""
         plan, request = self.plan(resolved), self.request(resolved)
         if phase == "prefill":
-            time, factor = prefill_time(plan, request), plan.rates.prefill_interval
+            time, factor = prefill_time(plan, request), plan.prefill_interval
             counted = request.sequences * request.computed_tokens
         else:
             steps = max(request.decode_steps, 1)
-            time, factor = decode_time(plan, request, steps), plan.rates.decode_interval(request.sequences)
+            time, factor = decode_time(plan, request, steps), plan.decode_interval(request.sequences)
             counted = request.sequences * steps
         return self._rate(resolved, plan, counted, time.ideal_s, time.expected_s, factor)
 
@@ -149,11 +153,11 @@ class Evaluator:
             return self._tpot(resolved)
         prefill = prefill_time(plan, request)
         ideal, expected = prefill.ideal_s, prefill.expected_s
-        factor = plan.rates.prefill_interval
+        factor = plan.prefill_interval
         low, high = max(expected / factor, ideal), expected * factor
         if quantity.of != "ttft" and request.decode_steps > 0:
             decode = decode_time(plan, request, request.decode_steps)
-            factor = plan.rates.decode_interval(request.sequences)
+            factor = plan.decode_interval(request.sequences)
             ideal, expected = ideal + decode.ideal_s, expected + decode.expected_s
             low, high = low + max(decode.expected_s / factor, decode.ideal_s), high + decode.expected_s * factor
         basis = plan.rates.basis
@@ -181,7 +185,7 @@ class Evaluator:
         single = replace(request, sequences=1)
         bound_plan = self._smallest_cache(resolved)
         ideal = decode_time(bound_plan, single, steps).ideal_s / steps
-        factor = plan.rates.decode_interval(request.sequences)
+        factor = plan.decode_interval(request.sequences)
         expected = max(expected, ideal)
         bound = ideal if resolved.bounded else None
         return Predicted(bound, expected, max(expected / factor, ideal), expected * factor, plan.rates.basis)
@@ -223,7 +227,7 @@ class Evaluator:
         ideal_decode, ideal_prefill = decode_time(bound_plan, widest, steps), prefill_time(bound_plan, widest)
         busy_s = max(ideal_decode.compute_s + ideal_prefill.compute_s, ideal_decode.memory_s)
         ideal = max(counted * ideal_batch / busy_s, expected)
-        factor = max(plan.rates.decode_interval(request.sequences), plan.rates.prefill_interval)
+        factor = max(plan.decode_interval(request.sequences), plan.prefill_interval)
         return Predicted(
             ideal if resolved.bounded else None,
             expected,

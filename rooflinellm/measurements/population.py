@@ -55,8 +55,9 @@ def population(row: Row, resolved: Resolved | None = None) -> str:
     phase = "prefill" if "prefill" in kind else "run" if kind == "mixed" else "decode"
     if kind == "spec_decode":
         return "speculation"
-    if row.population == "offload" or "+CPU" in (row.backend or ""):
-        return f"offload {phase}"
+    if row.population == "offload" or "+CPU" in (row.backend or "") or (resolved is not None and resolved.offload):
+        named = "" if resolved is None or resolved.bounded else ", host not named"
+        return f"offload {phase}{named}"
     if kind.startswith("batched") or (row.batch_size or 1) > 1:
         return f"batched {phase}, aggregate"
     on_cpu = row.population == "cpu" or (row.backend or "").upper().startswith("CPU")

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinellm import units
+from rooflinellm.engine.placement import Offload
 from rooflinellm.errors import RooflineError
 from rooflinellm.measurements.cpu import rented_cpu, threads_per_core
+from rooflinellm.measurements.host import Host, host_of, network_of, offload_of
 from rooflinellm.measurements.local import local_workload
 from rooflinellm.measurements.names import Names, default_names, quant_in
 from rooflinellm.measurements.row import Row
@@ -20,7 +22,6 @@ from rooflinellm.specs.engine import EngineSpec
 from rooflinellm.specs.formats import FormatSpec
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 
-ALL_LAYERS = ("", "all", "auto", "-1")
 OTHER_PARAMETERS = 1.6
 """Factor between a row's parameter count and its model's from which on they cannot be the same."""
 
@@ -62,6 +63,8 @@ class Resolved:
         Month of the build.
     bounded : bool
         Whether the system's figures are a bound. A rented CPU's measured bandwidth is none.
+    offload : Offload or None
+        What stays on the host.
     """
 
     model: ModelSpec
@@ -74,6 +77,7 @@ class Resolved:
     backend: str | None
     build: str | None = None
     bounded: bool = True
+    offload: Offload | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,11 @@ def _resolve(row: Row, names: Names) -> Resolved:
     system, bounded = _system(row, names, backend)
     if system.count > 1 and engine.several_devices != "layer_split":
         raise SkipRow("tensor parallelism is not modelled yet")
-    _check_offload(row, model, backend)
+    offload = offload_of(row, model, _on_cpu(row, backend))
+    if offload is not None:
+        host = host_of(row, names)
+        system = _with_host(system, host)
+        bounded = bounded and host.named
     fmt = _weights(row, engine, model, names)
     workload = local_workload(row) if row.kind == "local" else server_workload(row, engine)
     keywords: dict[str, Any] = {"weights": fmt.id, **workload.arguments}
@@ -151,7 +159,10 @@ def _resolve(row: Row, names: Names) -> Resolved:
     size = None if row.file_size_gib is None else round(row.file_size_gib * units.GIB)
     if size is not None and size <= 0:
         raise SkipRow("the row cannot be read", "file_size_gib is 0")
-    _check_capacity(size, system)
+    if offload is None:
+        _check_capacity(size, system)
+    else:
+        keywords |= {"gpu_layers": offload.gpu_layers, "cpu_moe_layers": offload.cpu_moe_layers}
     return Resolved(
         model=model,
         system=system,
@@ -163,6 +174,7 @@ def _resolve(row: Row, names: Names) -> Resolved:
         backend=backend,
         build=build,
         bounded=bounded and workload.bounded,
+        offload=offload,
     )
 
 
@@ -173,13 +185,8 @@ def _not_modelled(row: Row) -> Iterator[tuple[bool, str]]:
     yield speculates or _SPECULATIVE.search(row.kv_type or "") is not None, "speculative decoding is not modelled yet"
     yield kind.endswith("_disagg"), "disaggregated prefill and decode is not modelled yet"
     yield kind == "energy", "energy is not a speed"
-    yield kind == "offload_decode" or "offload" in extra, "offload to the CPU is not modelled yet"
-    beside = row.population == "offload" or "+CPU" in (row.backend or "") or "experts on CPU" in (row.device or "")
-    yield beside, "offload to the CPU is not modelled yet"
-    yield "RPC" in note or bool(extra.get("rpc")), "several computers joined over a network are not modelled yet"
+    yield kind == "offload_decode" or "offload" in extra, "offload of a server is not modelled yet"
     yield str(extra.get("split_mode", "layer")) in ("row", "tensor"), "splitting rows over devices is not modelled yet"
-    yield bool(extra.get("tensor_overrides")), "offload to the CPU is not modelled yet"
-    yield bool(extra.get("no_kv_offload")), "a cache in system memory is not modelled yet"
     for name, way in (("tp", "tensor"), ("pp", "pipeline"), ("ep", "expert"), ("dp", "data")):
         yield (getattr(row, name) or 0) > 1, f"{way} parallelism is not modelled yet"
     yield _TENSOR_PARALLEL.search(note) is not None, "tensor parallelism is not modelled yet"
@@ -214,7 +221,7 @@ def _backend(row: Row, engine: EngineSpec) -> str | None:
 
 
 def _system(row: Row, names: Names, backend: str | None) -> tuple[SystemSpec, bool]:
-    on_cpu = backend == "cpu" or (row.backend or "").upper().startswith("CPU")
+    on_cpu = _on_cpu(row, backend)
     if on_cpu and row.vcpus:
         return _rented(row), False
     device = _device(row, names)
@@ -224,7 +231,18 @@ def _system(row: Row, names: Names, backend: str | None) -> tuple[SystemSpec, bo
         raise SkipRow("fewer threads than cores are not modelled yet", f"{row.threads:.0f} of {device.compute_units}")
     count = 1 if on_cpu else whole("device_count", row.device_count or 1)
     name = device.id if count == 1 else f"{count}x {device.id}"
-    return SystemSpec(name=name, device=device, count=count), True
+    joined = network_of(row) if count > 1 else None
+    return SystemSpec(name=name, device=device, count=count, network=joined), True
+
+
+def _on_cpu(row: Row, backend: str | None) -> bool:
+    return backend == "cpu" or (row.backend or "").upper().startswith("CPU")
+
+
+def _with_host(system: SystemSpec, host: Host) -> SystemSpec:
+    behind = host.memory.name if host.processor is None else f"{host.processor.id} + {host.memory.name}"
+    update = {"name": f"{system.name} + {behind}", "host": host.memory, "host_cpu": host.processor}
+    return system.model_copy(update=update)
 
 
 def _device(row: Row, names: Names) -> HardwareSpec:
@@ -249,24 +267,6 @@ def _rented(row: Row) -> SystemSpec:
     smt = threads_per_core(row.note, row.isa)
     device = rented_cpu(row.device or "rented CPU", vcpus, threads, smt, isa, row.measured_bandwidth_gb_s)
     return SystemSpec(name=f"{device.name}, {vcpus} vCPU", device=device)
-
-
-def _check_offload(row: Row, model: ModelSpec, backend: str | None) -> None:
-    """Layers or experts on the CPU: `ngl` below the layers and the head, or `n_cpu_moe`."""
-    moved = re.match(r"\d+", row.n_cpu_moe or "")
-    if moved and int(moved[0]) > 0:
-        raise SkipRow("offload to the CPU is not modelled yet")
-    if backend == "cpu" or (row.backend or "").upper().startswith("CPU"):
-        return
-    text = (row.ngl or "").strip().lower()
-    if text in ALL_LAYERS:
-        return
-    try:
-        layers = int(float(text))
-    except (ValueError, OverflowError):
-        raise SkipRow("the row cannot be read", f"ngl '{text[:40]}' is no number of layers") from None
-    if 0 <= layers <= len(model.layers):
-        raise SkipRow("offload to the CPU is not modelled yet")
 
 
 def _weights(row: Row, engine: EngineSpec, model: ModelSpec, names: Names) -> FormatSpec:

@@ -37,6 +37,7 @@ X_WORDS = {
     "batch": ("batch", "Batch: requests side by side"),
     "gpu_layers": ("layers on the device", "Layers on the device"),
     "cpu_moe_layers": ("layers with experts on the host", "Layers with experts on the host"),
+    "draft_tokens": ("drafted tokens", "Tokens drafted in a cycle"),
     "prefill_chunk": ("prefill chunk", "Tokens of a prompt that pass at once"),
 }
 _TOKENS = ("context_tokens", "prompt_tokens", "output_tokens", "cached_tokens", "context_limit", "prefill_chunk")

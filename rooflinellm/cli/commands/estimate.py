@@ -52,10 +52,17 @@ class Growth(NamedTuple):
     *("prefill_chunk", "tensor_parallel", "pipeline_parallel", "expert_parallel", "data_parallel"),
     *("gpu_layers", "cpu_moe_layers", "draft", "draft_tokens", "acceptance", "queue_s"),
 )
+@click.option("--profile", metavar="NAME", help="Efficiency profile to prefer, or its file: see calibrate.")
 @click.option("-v", "--verbose", is_flag=True, help="Add every operator and every assumption.")
 @output_options
 def command(
-    model: str, hardware: str, prompts: Sequence[int], keywords: dict[str, Any], verbose: bool, output: Output
+    model: str,
+    hardware: str,
+    prompts: Sequence[int],
+    keywords: dict[str, Any],
+    profile: str | None,
+    verbose: bool,
+    output: Output,
 ) -> None:
     """Speed of prefill, first token and decode, and whether it fits.
 
@@ -63,6 +70,10 @@ def command(
     """
     from rooflinellm.errors import RooflineWarning
 
+    if profile is not None:
+        from rooflinellm.api.options import Options
+
+        keywords["options"] = Options(profile=profile)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)  # said below, once for all prompt lengths
         estimates = _estimates(model, hardware, prompts, keywords)
