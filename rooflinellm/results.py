@@ -376,14 +376,7 @@ class Estimate:
         MissingSpec
             pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingSpec(
-                "a data frame needs pandas, which is not installed",
-                next_step='Install it: pip install "rooflinellm[pandas]"',
-            ) from error
-        return pd.DataFrame.from_records(self.to_records())
+        return data_frame(self.to_records())
 
     def explain(self) -> str:
         """Say in words where each number comes from."""
@@ -395,6 +388,24 @@ class Estimate:
         from rooflinellm.summary import estimate_table
 
         return estimate_table([self]).to_html()
+
+
+def data_frame(rows: Any) -> Any:
+    """Rows, or columns by name, as a pandas data frame.
+
+    Raises
+    ------
+    MissingSpec
+        pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingSpec(
+            "a data frame needs pandas, which is not installed",
+            next_step='Install it: pip install "rooflinellm[pandas]"',
+        ) from error
+    return pd.DataFrame(rows)
 
 
 def _short(value: Any) -> str:
