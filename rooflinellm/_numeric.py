@@ -95,6 +95,11 @@ def most(values: Iterable[Any]) -> Any:
     return 0.0 if found is None else found
 
 
+def mean(value: Any) -> Any:
+    """The mean of an array's elements, or the number itself."""
+    return value.mean() if is_array(value) else value
+
+
 def plain(value: Any) -> Any:
     """Turn numpy values into what JSON can hold."""
     return value.tolist() if is_array(value) else value

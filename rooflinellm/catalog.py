@@ -334,11 +334,14 @@ def profiles(name: Name | ProfileSpec | None = None) -> tuple[ProfileSpec, ...]:
     Parameters
     ----------
     name : str, path or ProfileSpec, optional
-        The preferred profile; None is the fitted one. What it does not cover, the nominal one does.
+        The preferred profile; None is the fitted one. What it does not cover, the nominal one does; below a profile of
+        a user's own measurements, the fitted one comes first.
     """
     fallback = profile(NOMINAL)
     preferred = profile(FITTED if name is None else name)
-    return (preferred,) if preferred is fallback else (preferred, fallback)
+    if preferred is fallback:
+        return (preferred,)
+    return (preferred, profile(FITTED), fallback) if preferred.basis == "measured" else (preferred, fallback)
 
 
 def has_user_entries() -> bool:

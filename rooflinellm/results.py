@@ -217,6 +217,8 @@ class MemoryPlan:
         None where `usable_bytes` is not known.
     placement : tuple of PlacedPart
         What each device holds.
+    draft_bytes : int or ndarray
+        Weights, cache and buffers of what drafts tokens. [byte]
     """
 
     resident_weight_bytes: Any
@@ -229,6 +231,7 @@ class MemoryPlan:
     usable_bytes: int | None
     fits: Any
     placement: tuple[PlacedPart, ...]
+    draft_bytes: Any
     _largest_context: Callable[[], Any] = field(repr=False)
     _largest_batch: Callable[[], Any] = field(repr=False)
 
@@ -246,7 +249,7 @@ class MemoryPlan:
         """JSON keys as the command line prints them."""
         scalars = (
             "resident_weight_bytes", "kv_allocated_bytes", "kv_occupied_bytes", "state_bytes", "workspace_bytes",
-            "total_bytes", "usable_bytes", "fits", "max_context_tokens", "max_batch",
+            "draft_bytes", "total_bytes", "usable_bytes", "fits", "max_context_tokens", "max_batch",
         )  # fmt: skip
         return {
             **{name: plain(getattr(self, name)) for name in scalars},
@@ -286,6 +289,8 @@ class Estimate:
         Canonical names.
     workload : mapping of str to Any
         The arguments that describe the request.
+    speculation : SpeculationResult or None
+        What drafting brings, where tokens are drafted.
     """
 
     prefill: Phase
@@ -304,6 +309,7 @@ class Estimate:
     kv: str
     engine: str
     workload: Mapping[str, Any]
+    speculation: Any = None
 
     def __repr__(self) -> str:
         return (
@@ -331,6 +337,7 @@ class Estimate:
             "itl_s": self.itl_s.to_dict(),
             "e2e_s": self.e2e_s.to_dict(),
             "energy_j_per_token": None if energy is None else energy.to_dict(),
+            "speculation": None if self.speculation is None else self.speculation.to_dict(),
             "basis": self.decode.time_s.basis,
             "assumptions": list(self.assumptions),
             "warnings": list(self.warnings),
@@ -369,14 +376,7 @@ class Estimate:
         MissingSpec
             pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingSpec(
-                "a data frame needs pandas, which is not installed",
-                next_step='Install it: pip install "rooflinellm[pandas]"',
-            ) from error
-        return pd.DataFrame.from_records(self.to_records())
+        return data_frame(self.to_records())
 
     def explain(self) -> str:
         """Say in words where each number comes from."""
@@ -388,6 +388,24 @@ class Estimate:
         from rooflinellm.summary import estimate_table
 
         return estimate_table([self]).to_html()
+
+
+def data_frame(rows: Any) -> Any:
+    """Rows, or columns by name, as a pandas data frame.
+
+    Raises
+    ------
+    MissingSpec
+        pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingSpec(
+            "a data frame needs pandas, which is not installed",
+            next_step='Install it: pip install "rooflinellm[pandas]"',
+        ) from error
+    return pd.DataFrame(rows)
 
 
 def _short(value: Any) -> str:

@@ -67,7 +67,7 @@ def basis_text(basis: str) -> str:
     return {
         "nominal": "nominal (typical efficiencies, not fitted to measurements)",
         "calibrated": "calibrated (efficiencies fitted to measurements)",
-        "measured": "measured",
+        "measured": "measured (efficiencies fitted to measurements of this very device)",
     }.get(basis, basis)
 
 

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,22 @@ import pytest
 
 import rooflinellm as rl
 from rooflinellm import catalog
-from rooflinellm.calibration.fit import PULL, START, encoding_class, fit_group, predict
-from rooflinellm.calibration.profile import COVERAGE, by_group, folds, half_width
-from rooflinellm.calibration.samples import Entry, Sample
+from rooflinellm._resources import database
+from rooflinellm.calibration.design import PARTS, START, Design, Parameter, encoding_class, longer
+from rooflinellm.calibration.fit import PULL, fit_group, predict
+from rooflinellm.calibration.folds import leave_out, splits
+from rooflinellm.calibration.intervals import COVERAGE, half_width, interval, kind_of
+from rooflinellm.calibration.profile import by_group, covering
+from rooflinellm.calibration.samples import Entry, Sample, group_of
+from rooflinellm.calibration.samples import samples as samples_of
 from rooflinellm.efficiency.rates import FEW, MANY, rates, value
-from rooflinellm.specs.profile import Factors
+from rooflinellm.measurements.evaluate import Evaluator
+from rooflinellm.measurements.names import Names
+from rooflinellm.measurements.readers import read
+from rooflinellm.measurements.resolver import Resolved, resolve
+from rooflinellm.measurements.row import Row
+from rooflinellm.roofline import sum_of_max
+from rooflinellm.specs.profile import Factors, Interval, Widths
 
 
 def test_factors_multiply_and_what_is_not_named_counts_as_one() -> None:
@@ -35,7 +47,7 @@ def test_a_share_is_never_more_than_all_of_it() -> None:
 
 def sample(number: int, device: str, architecture: str, memory_s: float, launches: float, efficiency: float) -> Sample:
     names: dict[Any, str] = {"kind": "linear", "regime": FEW, "architecture": architecture, "device": device}
-    entry = Entry(names, launches, memory_s, 0.0, 0.0, math.inf)
+    entry = Entry(names, launches, memory_s)
     time = memory_s / efficiency + launches * 12e-6
     return Sample(f"{number}", "e:b", "decode", device, f"series {number}", "decode", 1, time, memory_s, (entry,))
 
@@ -55,7 +67,7 @@ def made_up(count: int = 120) -> list[Sample]:
 def test_a_fit_finds_what_made_the_times() -> None:
     samples = made_up()
     fit = fit_group(samples)
-    errors = np.abs(np.log(predict(fit, samples)) - np.log([each.measured_s for each in samples]))
+    errors = np.abs(np.log(predict(fit.logs, samples)) - np.log([each.measured_s for each in samples]))
     assert np.median(errors) < 0.005
     shares = fit.factors("memory")
     by = shares.by.get("architecture", {})
@@ -69,30 +81,30 @@ def test_an_unseen_device_inherits_its_family() -> None:
     samples = made_up()
     kept = [each for each in samples if each.device != "slow-1"]
     held = [each for each in samples if each.device == "slow-1"]
-    errors = np.abs(np.log(predict(fit_group(kept), held)) - np.log([each.measured_s for each in held]))
+    errors = np.abs(np.log(predict(fit_group(kept).logs, held)) - np.log([each.measured_s for each in held]))
     # Some of a family is drawn into its devices; from the base alone the error would be a fifth.
     assert np.median(errors) < 0.06
 
 
 def test_one_absurd_result_does_not_move_a_fit() -> None:
     samples = made_up()
-    plain = predict(fit_group(samples), samples)
+    plain = predict(fit_group(samples).logs, samples)
     absurd = [*samples, sample(999, "fast-0", "fast", 5e-3, 100, 0.009)]
-    assert np.max(np.abs(np.log(predict(fit_group(absurd), samples) / plain))) < 0.05
+    assert np.max(np.abs(np.log(predict(fit_group(absurd).logs, samples) / plain))) < 0.05
 
 
 def test_a_prediction_never_beats_the_bound() -> None:
     samples = made_up(16)
     fit = fit_group(samples)
     fit.logs = {key: 5.0 if key[0] == "memory" else -20.0 for key in fit.logs}
-    assert np.all(predict(fit, samples) >= [each.ideal_s for each in samples])
+    assert np.all(predict(fit.logs, samples) >= [each.ideal_s for each in samples])
 
 
 @pytest.mark.parametrize("key", ["series", "device"])
-def test_folds_hold_whole_values_out_and_every_sample_once(key: str) -> None:
+def test_folds_hold_whole_values_out_and_every_sample_once(key: Any) -> None:
     samples = made_up(40)
     held_once: list[int] = []
-    for kept, held in folds(samples, key, 4):
+    for kept, held in splits(samples, key, 4):
         assert not {getattr(samples[i], key) for i in kept} & {getattr(samples[i], key) for i in held}
         held_once += held
     assert sorted(held_once) == list(range(len(samples)))
@@ -100,13 +112,132 @@ def test_folds_hold_whole_values_out_and_every_sample_once(key: str) -> None:
 
 def test_an_interval_holds_the_share_it_aims_at() -> None:
     errors = np.linspace(-1, 1, 2001)
-    assert math.log(half_width(errors, np.ones(2001))) == pytest.approx(COVERAGE, abs=2e-3)
-    assert half_width(np.array([np.nan]), np.ones(1)) == 1
+    width = half_width(errors, np.ones(2001))
+    assert width is not None and math.log(width) == pytest.approx(COVERAGE, abs=2e-3)
+    assert half_width(np.array([np.nan]), np.ones(1)) is None
 
 
 def test_small_groups_stay_with_the_nominal_profile() -> None:
     assert by_group(made_up(10)) == {}
     assert list(by_group(made_up(40))) == ["e:b"]
+
+
+def shipped_rows() -> list[tuple[Row, Resolved]]:
+    """The results that come with the package."""
+    names = Names()
+    file = database("hardware_db") / "measurements" / "single-user.csv.gz"
+    return [(row, found) for row in read(file) if isinstance(found := resolve(row, names), Resolved)]
+
+
+def test_the_fit_expects_what_the_engine_does() -> None:
+    rows = shipped_rows()
+    deep = [each for each in rows if each[1].keywords.get("context_tokens")]
+    batched = [each for each in rows if each[1].keywords.get("batch", 1) > 1]
+    sampler = random.Random(7)
+    chosen = [each for kind, count in ((rows, 200), (deep, 40), (batched, 20)) for each in sampler.sample(kind, count)]
+    evaluator = Evaluator()
+    for row, resolved in chosen:
+        (vote,) = samples_of([(row, resolved)], evaluator)
+        upon = covering(evaluator.profiles, group_of(resolved))
+        assert resolved.quantity.measured
+        engine = vote.measured_s * resolved.quantity.measured / evaluator.predict(resolved).expected
+        assert predict({}, [vote], upon)[0] == pytest.approx(engine, rel=1e-9), row.id
+
+
+def test_the_longer_of_two_growing_times_pass_by_pass() -> None:
+    chance = np.random.default_rng(5)
+    count = chance.integers(1, 40, 300).astype(float)
+    a, b = chance.uniform(0, 5, 300), chance.uniform(0, 5, 300)
+    a_step, b_step = chance.uniform(0, 0.5, 300), chance.uniform(0, 0.5, 300)
+    b_step[::7] = a_step[::7]
+    of_a, of_b = longer(count, a, a_step, b, b_step)
+    for place in range(300):
+        steps = np.arange(count[place])
+        first, second = a[place] + steps * a_step[place], b[place] + steps * b_step[place]
+        assert of_a[place] == pytest.approx(np.sum(first[first >= second]), abs=1e-9)
+        assert of_b[place] == pytest.approx(np.sum(second[first < second]), abs=1e-9)
+    assert of_a + of_b == pytest.approx(sum_of_max(count, a, a_step, b, b_step), rel=1e-12)
+
+
+def test_slopes_are_those_of_the_times() -> None:
+    rows = random.Random(3).sample(shipped_rows(), 60)
+    votes = samples_of(rows, Evaluator())
+    index: dict[Parameter, int] = {}
+    design = Design(votes, index, grow=True)
+    x = np.array([math.log(START[part]) if level == "base" else 0.0 for part, level, _ in index])
+    times, slopes = design.evaluate(x)
+    found = design.jacobian(slopes).toarray()
+    step = 1e-6
+    for part in PARTS:
+        place = index[part, "base", ""]
+        moved = x.copy()
+        moved[place] += step
+        change = (design.evaluate(moved)[0] - times) / step
+        assert found[:, place] / times == pytest.approx(change / times, abs=1e-4)
+
+
+def kinds(error: float, spread: float, name: str, devices: int, each: int) -> tuple[list[Sample], list[float]]:
+    """Samples of one kind of memory, and errors of them."""
+    made, errors = [], []
+    for number in range(devices * each):
+        one = sample(number, f"{name}-{number % devices}", "family", 1e-3, 100, 0.9)
+        for entry in one.entries:
+            entry.names["memory_type"] = name
+        made.append(one)
+        errors.append(error + spread * (number / (devices * each) - 0.5))
+    return made, errors
+
+
+def test_a_kind_that_is_less_certain_has_an_interval_of_its_own() -> None:
+    many, small = kinds(0.0, 0.4, "measured", 20, 10)
+    few, large = kinds(0.8, 0.4, "DDR5", 1, 25)
+    errors = np.array(small + large)
+    found = interval([*many, *few], errors, errors, "fit", Widths(decode=1.5, prefill=2.5))
+    assert found.prefill == found.prefill_unseen == 2.5  # there is no prefill among them
+    own = found.by["memory_type"]["DDR*"]
+    assert own.decode is not None and own.decode > math.exp(0.8) > found.decode
+    # The other is suited by the interval of all, so that it keeps that one.
+    assert "measured" not in found.by["memory_type"]
+    assert kind_of(few[0]) == "DDR*"
+
+
+@pytest.mark.parametrize(("devices", "narrower"), [(4, False), (5, True)])
+def test_a_narrower_interval_takes_more_devices_than_a_wider_one(devices: int, narrower: bool) -> None:
+    rough, large = kinds(0.0, 2.0, "HBM3", 10, 5)
+    fine, small = kinds(0.0, 0.1, "GDDR6", devices, 10)
+    errors = np.array(large + small)
+    found = interval([*rough, *fine], errors, errors, "fit", Widths(decode=1.5, prefill=2.5))
+    assert ("GDDR*" in found.by.get("memory_type", {})) is narrower
+
+
+def test_an_interval_is_that_of_the_kind_of_device() -> None:
+    width = Interval(decode=1.1, prefill=1.2, source="x", by={"memory_type": {"GDDR*": Widths(decode=1.3)}})
+    fitted = catalog.profile("calibrated")
+    group = next(each for each in fitted.groups if each.backends == ("cuda",) and each.engines == ("llama.cpp",))
+    profile = fitted.model_copy(update={"groups": (group.model_copy(update={"interval": width}),)})
+    card, chip = (rates([profile], rl.hardware(name), "llama.cpp", "cuda") for name in ("l4", "h100-sxm"))
+    assert (card.decode_interval(1), card.prefill_interval) == (1.3, 1.2)
+    assert (chip.decode_interval(1), chip.prefill_interval) == (1.1, 1.2)
+
+
+def test_desktop_processors_have_an_interval_of_their_own() -> None:
+    """On held-out series, that of all processors, nearly all of them rented, held a third of what it should."""
+    found = covering(catalog.profiles(), "llama.cpp:cpu").interval
+    own = found.by["memory_type"]["DDR*"].prefill
+    assert own is not None and own > found.prefill
+
+
+def test_what_is_left_out_does_not_move_its_own_prediction() -> None:
+    made = made_up(64)
+    moved = [replace(each, measured_s=each.measured_s * 1.5) if each.device == "slow-1" else each for each in made]
+    plain, changed = leave_out(made, "device"), leave_out(moved, "device")
+    held = [each.device == "slow-1" for each in made]
+    assert plain.times[held] == pytest.approx(changed.times[held], rel=1e-12)
+    assert not np.allclose(plain.times, changed.times)
+    fold = plain.fold_of("slow-1")
+    assert fold is not None and "slow-1" not in plain.folds[fold].fit.evidence
+    assert all(made[place].device != "slow-1" for place in plain.kept(fold))
+    assert plain.fold_of("nobody") is None
 
 
 def test_encodings_are_pooled_by_class() -> None:

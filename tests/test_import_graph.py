@@ -28,9 +28,10 @@ ROWS: dict[str, tuple[str, ...]] = {
     "measurements": ("engine",),
     "calibration": ("engine", "measurements"),
     "api": ("engine", "measurements", "calibration"),
+    "launch": ("api",),
     "plotting": ("api", "results"),
     "report": ("api", "results", "plotting"),
-    "cli": ("api", "results", "plotting", "report"),
+    "cli": ("api", "launch", "results", "plotting", "report"),
 }
 ROOM_OF = {name: "base" for name in ("units", "errors", "_yaml", "_resources", "_numeric")} | {"__main__": "cli"}
 # A result that shows itself: a method takes what stands below its module when it is called.
@@ -40,7 +41,7 @@ FACADE = "facade"  # rooflinellm/__init__.py: hands out the public names lazily,
 # What a base module may import beside the standard library.
 BASE_EXTERNAL = {"_yaml": {"yaml"}, "_numeric": {"numpy"}}
 # Optional dependencies: never at module level.
-OPTIONAL = {"pandas", "huggingface_hub"}
+OPTIONAL = {"pandas", "huggingface_hub", "torch", "threadpoolctl"}
 
 # No network, no code from data, no other programs.
 FORBIDDEN_MODULES = {

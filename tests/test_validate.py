@@ -1,6 +1,7 @@
 """Predicted against measured: statistics with known answers, files of rows, and the command."""
 
 import csv
+import gzip
 import json
 import math
 import os
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 
 import rooflinellm as rl
+from rooflinellm._resources import database
 from rooflinellm.api.validate import validate
+from rooflinellm.cli.terminal import progress
 from rooflinellm.errors import InvalidRequest, InvalidSpec, UnreadableFile
 from rooflinellm.measurements.accuracy import ROW_COLUMNS, RowResult, ValidationResult, accuracy_of
 from rooflinellm.measurements.population import AT_DEPTH
@@ -232,3 +235,88 @@ def test_exit_codes_of_the_command(table: Path, tmp_path: Path) -> None:
     nothing = write(tmp_path / "nothing_predicted.csv", [line(id="1", device="Abacus 3000", tokens_per_s=1)])
     assert command(nothing, "--max-error", "50").returncode == 1
     assert command(nothing).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def metal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped results of Apple devices: two groups of kernels, quickly fitted."""
+    with gzip.open(
+        str(database("hardware_db") / "measurements" / "single-user.csv.gz"), "rt", encoding="utf-8"
+    ) as file:
+        reader = csv.DictReader(file)
+        lines = [each for each in reader if each["device"].startswith("Apple")]
+    path = tmp_path_factory.mktemp("shipped") / "metal.csv"
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, reader.fieldnames or ())
+        writer.writeheader()
+        writer.writerows(lines)
+    return path
+
+
+@pytest.mark.parametrize("key", ["series", "device"])
+def test_held_out(metal: Path, key: Any) -> None:
+    told: list[tuple[int, int]] = []
+    found, seen = validate(metal, leave_out=key, progress=lambda done, of: told.append((done, of))), validate(metal)
+    assert found.left_out == key and seen.left_out is None
+    assert told == sorted(told) and told[-1][0] == told[-1][1]
+    assert len(found.rows) == len(seen.rows)
+    assert found.overall is not None and seen.overall is not None
+    # What was not seen is predicted worse, and said to be less certain.
+    assert found.overall.mdape > seen.overall.mdape
+    assert found.overall.above_ideal == 0
+    assert f"each {key} left out" in found.to_text() and "left out" not in seen.to_text()
+    assert found.to_dict()["left_out"] == key
+    for each in found.predicted:
+        assert each.low is not None and each.expected is not None and each.high is not None
+        assert each.low <= each.expected <= each.high
+
+
+def test_a_device_that_is_left_out_has_no_say(metal: Path, tmp_path: Path) -> None:
+    with open(metal, newline="", encoding="utf-8") as stream:
+        reader = csv.DictReader(stream)
+        lines = list(reader)
+    found = validate(metal, leave_out="device")
+    device = found.predicted[0].device
+    own = {each.id for each in found.rows if each.device == device}
+    for each in lines:
+        if each["id"] in own:
+            each["tokens_per_s"] = str(float(each["tokens_per_s"]) * 0.8)
+    path = tmp_path / "slower.csv"
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, reader.fieldnames or ())
+        writer.writeheader()
+        writer.writerows(lines)
+    slower = validate(path, leave_out="device")
+    pairs = [pair for pair in zip(found.rows, slower.rows, strict=True) if pair[0].status == "predicted"]
+    for first, second in pairs:
+        if first.device == device:
+            assert second.measured == pytest.approx(0.8 * (first.measured or 0))
+            assert second.expected == pytest.approx(first.expected, rel=1e-9)
+    assert any(first.expected != second.expected for first, second in pairs)
+
+
+def test_what_cannot_be_left_out(table: Path, metal: Path) -> None:
+    with pytest.raises(InvalidRequest, match="too few"):
+        validate(table, leave_out="series")
+    with pytest.raises(InvalidRequest, match="colour"):
+        validate(metal, leave_out="colour")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="none can be named"):
+        validate(metal, leave_out="device", profile="nominal")
+    shown = command(metal, "--leave-out", "series")
+    assert shown.returncode == 0 and shown.stderr == ""  # no progress where nobody watches
+    assert "each series left out" in shown.stdout
+    assert command(table, "--leave-out", "device").returncode == 2
+    assert command(table, "--leave-out", "colour").returncode == 2
+
+
+def test_progress_is_one_line_that_goes_away(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with progress("fitting") as told:
+        assert told is None
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with progress("fitting") as told:
+        assert told is not None
+        told(1, 4)
+    shown = capsys.readouterr()
+    assert "fitting:  25%" in shown.err and shown.err.endswith("\r") and "\n" not in shown.err and shown.out == ""

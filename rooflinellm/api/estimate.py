@@ -20,6 +20,7 @@ from rooflinellm.api.arguments import (
     shown,
     together,
 )
+from rooflinellm.api.drafting import speculation_of, with_drafter
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
 from rooflinellm.api.overrides import has_arrays
@@ -31,6 +32,7 @@ from rooflinellm.engine.memory import LARGEST_BATCH
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request
 from rooflinellm.errors import InvalidRequest, RooflineWarning
+from rooflinellm.operators.experts import MEASURED_SKEW
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.results import Estimate
 from rooflinellm.specs.formats import FormatSpec
@@ -102,8 +104,16 @@ def estimate(
         the host's memory. None is all of them where they fit, else the fastest that does, if the system has a host. [-]
     cpu_moe_layers : int, optional
         Layers, the first ones, whose experts stay in the host's memory; None as with `gpu_layers`. [-]
-    draft, draft_tokens, acceptance
-        Speculative decoding; not available yet.
+    draft : str or spec, optional
+        What drafts tokens: a model, ``mtp`` (the model's own multi-token-prediction module), ``eagle`` or ``eagle3`` (a
+        layer over the model's features), ``ngram`` (look-up, free of cost). None drafts at no cost, where
+        `draft_tokens` is above 0.
+    draft_tokens : int
+        Tokens that are drafted in a cycle and verified in one pass; 0 drafts none. [token]
+    acceptance : float, mapping or sequence
+        How many of them are accepted: the probability of each; ``{"accepted_over_drafted": x}``, as logs count;
+        ``{"length": x}``, tokens of a cycle with the verifier's own; or the shares of cycles that accept the first
+        token, the first two, and so on. [-]
     prefill_chunk : int, optional
         Tokens of a prompt that pass at once; None is one pass in the ideal, the engine's default in the expectation.
         [token]
@@ -143,14 +153,12 @@ def estimate(
         pipeline_parallel=(pipeline_parallel, 1),
         expert_parallel=(expert_parallel, 1),
         data_parallel=(data_parallel, 1),
-        draft=(draft, None),
-        draft_tokens=(draft_tokens, 0),
-        acceptance=(acceptance, None),
     )
     if overrides is not None and not isinstance(overrides, Mapping):
         raise InvalidRequest("give a mapping of paths to values", where="overrides")
     if overrides and has_arrays(overrides):
         ask = partial(estimate, model, hardware, weights=weights, kv=kv, engine=engine, options=options)
+        ask = partial(ask, draft=draft, draft_tokens=draft_tokens, acceptance=acceptance)
         ask = partial(ask, prefill_chunk=prefill_chunk, gpu_layers=gpu_layers, cpu_moe_layers=cpu_moe_layers)
         numbers = {
             "prompt_tokens": prompt_tokens,
@@ -183,9 +191,11 @@ def estimate(
         context_tokens=counts["context_tokens"],
         sequences=counts["batch"],
         chunk=chunk,
-        skew=share("routing_skew", options.routing_skew),
+        skew=MEASURED_SKEW if options.routing_skew is None else share("routing_skew", options.routing_skew),
         overlap=one_of("overlap", options.overlap, ("operator", "phase", "none")),
+        speculation=speculation_of(draft, draft_tokens, acceptance, options),
     )
+    settled = with_drafter(settled, draft)
     if anywhere(request.cached_tokens > request.prompt_tokens):
         raise InvalidRequest(
             f"{shown(request.cached_tokens)} cached tokens of a prompt of {shown(request.prompt_tokens)}: "
@@ -211,6 +221,8 @@ def estimate(
         tokenize_s=seconds("tokenize_s", tokenize_s),
     )
     workload = {**counts, "context_limit": limit, "prefill_chunk": chunk}
+    if request.speculation is not None:
+        workload |= {"draft_tokens": draft_tokens, "tokens_per_cycle": request.speculation.cycle_tokens}
     workload |= {"gpu_layers": choice.gpu_layers, "cpu_moe_layers": choice.cpu_moe_layers}
     return _announced(
         _judged(

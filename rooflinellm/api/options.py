@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rooflinellm.specs.profile import ProfileSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +19,14 @@ class Options:
     first_token : {'prefill', 'extra_step'}
         The first output token comes out of prefill, as engines do it, or costs one more decode step.
     routing_skew : float, optional
-        Experts touched in the expectation: 0 as if tokens chose uniformly … 1 as if all chose the same. [-]
+        Experts touched in the expectation: 0 as if tokens chose uniformly … 1 as if all chose the same; None is what
+        real routing was measured at, 0.33. [-]
     verify_amortisation : float, optional
         Share of a further position's cost that a verifying pass saves; for speculation. [-]
+    draft_weights : str, optional
+        Weight format of a draft model; None is the model's own.
+    draft_steps : int, optional
+        Passes of what drafts in a cycle, where drafts form a tree; None is one for each drafted token. [-]
     overlap : {'operator', 'phase', 'none'}
         What overlaps in the expectation: memory and compute of one operator, of the whole phase, or nothing.
     ubatch : int, optional
@@ -37,11 +46,15 @@ class Options:
         Parts of the devices in the layers, in the order of the system; None follows their memory. [-]
     power_limit_w : float, optional
         Power a device is limited to: compute scales with its square root, bandwidth does not. [W]
+    profile : str, path or ProfileSpec, optional
+        Efficiency profile to prefer, such as one of own measurements (`rooflinellm.calibrate`); None is the fitted one.
     """
 
     first_token: Literal["prefill", "extra_step"] = "prefill"
     routing_skew: float | None = None
     verify_amortisation: float | None = None
+    draft_weights: str | None = None
+    draft_steps: int | None = None
     overlap: Literal["operator", "phase", "none"] = "operator"
     ubatch: int | None = None
     kv_unified: bool | None = None
@@ -51,3 +64,4 @@ class Options:
     kv_on_host: bool = False
     tensor_split: tuple[float, ...] | None = None
     power_limit_w: float | None = None
+    profile: str | os.PathLike[str] | ProfileSpec | None = None

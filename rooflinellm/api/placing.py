@@ -109,10 +109,11 @@ def _wish(settled: Settled, gpu_layers: Any, cpu_moe_layers: Any) -> Offload:
                 where="tensor_split",
                 next_step=f"Write one number a device, such as {(1.0,) * devices}.",
             )
+    host_itself = settled.system.device.kind == "cpu"  # where nothing is left elsewhere, as llama.cpp has it
     return Offload(
-        gpu_layers=here,
-        cpu_moe_layers=experts,
-        cache_on_host=options.kv_on_host,
+        gpu_layers=None if host_itself else here,
+        cpu_moe_layers=0 if host_itself else experts,
+        cache_on_host=options.kv_on_host and not host_itself,
         shares=None if parts is None else tuple(float(part) for part in parts),
     )
 

@@ -17,13 +17,14 @@ from rooflinellm.api.overrides import override
 from rooflinellm.engine.compile import compile_plan
 from rooflinellm.engine.kernels import choose_backend
 from rooflinellm.engine.placement import Offload
-from rooflinellm.engine.plan import Plan
+from rooflinellm.engine.plan import Drafter, Plan
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.engine import EngineSpec
 from rooflinellm.specs.formats import FormatSpec
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
+from rooflinellm.specs.profile import ProfileSpec
 
 KEPT = 512
 DEFAULTS = Options()
@@ -63,6 +64,8 @@ class Settled:
         Date of the engine's build.
     options : Options
         The options.
+    profiles : tuple of ProfileSpec
+        Efficiency profiles, the preferred one first.
     """
 
     model: ModelSpec
@@ -74,7 +77,9 @@ class Settled:
     chunk: int | None
     build: str | None
     options: Options
+    profiles: tuple[ProfileSpec, ...]
     plans: OrderedDict[Offload, Plan]
+    drafter: Drafter | None = None
 
     def plan(self, offload: Offload = NOTHING_ELSEWHERE) -> Plan:
         """Compile with a part of the model on the host, or take the plan from memory; errors as in `estimate`."""
@@ -85,7 +90,7 @@ class Settled:
                 self.fmt,
                 self.engine,
                 self.backend_name,
-                catalog.profiles(),
+                self.profiles,
                 catalog.encodings(),
                 kv=self.kv,
                 prefill_chunk=self.chunk,
@@ -95,7 +100,8 @@ class Settled:
             )
             if len(self.plans) > KEPT:
                 self.plans.popitem(last=False)
-        return self.plans[offload]
+        plan = self.plans[offload]
+        return plan if self.drafter is None else replace(plan, drafter=self.drafter)
 
 
 def choose(
@@ -134,7 +140,8 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
     Entries are large and frozen: identity is a cheaper key than content, and they are kept alive beside it.
     """
     settings = (setup.kv, setup.chunk, setup.options.mla, setup.options.power_limit_w)
-    named = None if setup.overrides else _named(model, hardware, setup.weights, setup.engine)
+    own = setup.options.profile
+    named = None if setup.overrides or own is not None else _named(model, hardware, setup.weights, setup.engine)
     key: Any = None if named is None else (named, settings)
     if key is not None and key in _kept:
         return _with_options(_kept[key], setup.options)
@@ -144,7 +151,7 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
         spec, system = override(spec, system, setup.overrides)
     elif key is None:
         entries = (spec.entry, system.device, system.others, system.host, system.host_cpu, system.disk, system.network)
-        key = (tuple(map(id, (*entries, fmt, engine))), system.count, backend, build, settings)
+        key = (tuple(map(id, (*entries, fmt, engine, *catalog.profiles(own)))), system.count, backend, build, settings)
         if key in _kept and _kept[key].system is system:
             return _with_options(_kept[key], setup.options)
     settled = entered(spec, system, fmt, engine, backend, setup.kv, setup.chunk, build, setup.options)
@@ -206,5 +213,6 @@ def entered(
         chunk=chunk,
         build=build,
         options=options,
+        profiles=catalog.profiles(options.profile),
         plans=OrderedDict(),
     )

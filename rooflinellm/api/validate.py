@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.resources.abc import Traversable
-from typing import Any
+from typing import Literal
 
-from rooflinellm import _resources
+from rooflinellm.api.measured import Paths, asked_qualities, measured_rows
 from rooflinellm.errors import InvalidRequest, RooflineError
 from rooflinellm.measurements.accuracy import RowResult, ValidationResult
 from rooflinellm.measurements.evaluate import Evaluator, Predicted
 from rooflinellm.measurements.names import Names
 from rooflinellm.measurements.population import AT_DEPTH, phase_of, population, series, shallow
-from rooflinellm.measurements.readers import read
 from rooflinellm.measurements.resolver import Resolved, Skip, resolve
 from rooflinellm.measurements.row import Row
-from rooflinellm.specs.parsing import split_count
 from rooflinellm.specs.profile import ProfileSpec
 from rooflinellm.units import MILLI
 
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-QUALITIES = "ABC"
+LEAVE_OUT = ("series", "device")
+
+Chooser = Callable[[Row, Resolved], Evaluator | str]
+"""Says what a row is predicted with, or why it is not."""
 
 
 def validate(
@@ -30,11 +29,13 @@ def validate(
     *,
     rows_out: str | os.PathLike[str] | None = None,
     quality: str = "AB",
-    profile: str | ProfileSpec | None = None,
+    profile: str | os.PathLike[str] | ProfileSpec | None = None,
+    leave_out: Literal["series", "device"] | None = None,
     model: str | None = None,
     hardware: str | None = None,
     weights: str | None = None,
     engine: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> ValidationResult:
     """Predict what results measured, and say how far off the predictions are.
 
@@ -47,10 +48,16 @@ def validate(
         Also write a line a row to this CSV file.
     quality : str
         Qualities to score, of ``A``, ``B`` and ``C``; rows without a quality always count.
-    profile : str or ProfileSpec, optional
+    profile : str, path or ProfileSpec, optional
         Efficiency profile; None is the one that estimates take.
+    leave_out : {'series', 'device'}, optional
+        Predict each result with a profile that was fitted to those of the files' results that are not of its series
+        (device, model, format, test and lengths), or not of its device. The profile that comes with the package has
+        seen the results that do.
     model, hardware, weights, engine : str, optional
         What files do not say themselves, such as the device in a table of llama-bench.
+    progress : callable, optional
+        Called with the steps that are done and all there are, while profiles are fitted.
 
     Returns
     -------
@@ -59,75 +66,61 @@ def validate(
     Raises
     ------
     InvalidRequest
-        No files, or a quality that is none.
+        No files, a quality that is none, both a profile and something to leave out, too few results to leave any out.
     UnreadableFile, InvalidSpec
         A file that is not there, is of no known kind, or breaks off. A single bad row is skipped instead.
     """
-    quality = _qualities(quality)
-    names, evaluator = Names(), Evaluator(profile)
-    stated = {"model": model, "device": hardware, "quant": weights, "engine": engine}
-    results: list[RowResult] = []
-    shallow_rates: dict[tuple[object, ...], list[tuple[str | None, RowResult]]] = {}
-    deep: list[tuple[tuple[object, ...], str | None, RowResult]] = []
-    for path in measured_files(files):
-        for row in read(path):
-            full = _completed(row, stated)
-            resolved, result = _score(full, quality, names, evaluator)
-            results.append(result)
-            if resolved is None or result.status == "skipped" or resolved.quantity.of != "decode":
-                continue
-            key = shallow(full, resolved)
-            if resolved.keywords.get("context_tokens"):
-                deep.append((key, full.note, result))
-            else:
-                shallow_rates.setdefault(key, []).append((full.note, result))
-    found = ValidationResult(tuple(results), tuple(_relative(deep, shallow_rates)), quality)
+    quality = asked_qualities(quality)
+    names = Names()
+    rows: Iterable[Row] = measured_rows(
+        files, {"model": model, "hardware": hardware, "weights": weights, "engine": engine}
+    )
+    if leave_out is None:
+        found = score(rows, quality, names, fixed(profile))
+    else:
+        if leave_out not in LEAVE_OUT:
+            raise InvalidRequest(f"{leave_out!r:.40} is not one of {', '.join(LEAVE_OUT)}", where="leave_out")
+        if profile is not None:
+            raise InvalidRequest(
+                "profiles are fitted to what is not left out, so that none can be named",
+                where="profile",
+                next_step="Leave out either.",
+            )
+        from rooflinellm.api.held_out import unseen  # fitting needs scipy, plain validation does not
+
+        rows = list(rows)
+        found = score(rows, quality, names, unseen(rows, quality, names, leave_out, progress))
+        found = replace(found, left_out=leave_out)
     if rows_out is not None:
         found.write_rows(rows_out)
     return found
 
 
-def _qualities(quality: str) -> str:
-    asked = quality.upper() if isinstance(quality, str) else ""
-    if not asked or set(asked) - set(QUALITIES):
-        raise InvalidRequest(f"{quality!r:.40} is no quality; give some of {', '.join(QUALITIES)}", where="quality")
-    return "".join(each for each in QUALITIES if each in asked)
+def fixed(profile: str | os.PathLike[str] | ProfileSpec | None = None) -> Chooser:
+    """One profile for all rows; None is the one that estimates take."""
+    evaluator = Evaluator(profile)  # type: ignore[arg-type]
+    return lambda _row, _resolved: evaluator
 
 
-def measured_files(files: Paths | None) -> Iterator[str | os.PathLike[str] | Traversable]:
-    if files is not None:
-        given = [files] if isinstance(files, str | os.PathLike) else list(files)
-        if not given:
-            raise InvalidRequest("no files of results were given", where="files")
-        yield from given
-        return
-    folder = _resources.database("hardware_db") / "measurements"
-    shipped = sorted(
-        (file for file in folder.iterdir() if file.name.endswith((".csv", ".csv.gz"))), key=lambda file: file.name
-    )
-    if not shipped:
-        raise InvalidRequest(
-            "this version comes without measured results",
-            where="files",
-            next_step="Give a file: llama-bench, vLLM or SGLang output, or a CSV table of results.",
-        )
-    yield from shipped
+def score(rows: Iterable[Row], quality: str, names: Names, choose: Chooser) -> ValidationResult:
+    """Predict rows of some qualities, each with what is chosen for it."""
+    results: list[RowResult] = []
+    shallow_rates: dict[tuple[object, ...], list[tuple[str | None, RowResult]]] = {}
+    deep: list[tuple[tuple[object, ...], str | None, RowResult]] = []
+    for row in rows:
+        resolved, result = _score(row, quality, names, choose)
+        results.append(result)
+        if resolved is None or result.status == "skipped" or resolved.quantity.of != "decode":
+            continue
+        key = shallow(row, resolved)
+        if resolved.keywords.get("context_tokens"):
+            deep.append((key, row.note, result))
+        else:
+            shallow_rates.setdefault(key, []).append((row.note, result))
+    return ValidationResult(tuple(results), tuple(_relative(deep, shallow_rates)), quality)
 
 
-def _completed(row: Row, stated: Mapping[str, str | None]) -> Row:
-    """The row with what its file leaves out."""
-    changed: dict[str, Any] = {}
-    for name, value in stated.items():
-        own = getattr(row, name) or (row.device_id or row.device_key if name == "device" else None)
-        own = own or (row.hf_model_id if name == "model" else row.weight_dtype if name == "quant" else None)
-        if value and not own:
-            changed[name] = value
-    if "device" in changed and (counted := split_count(changed["device"])):
-        changed["device"], changed["device_count"] = counted[1], float(counted[0])
-    return replace(row, **changed) if changed else row
-
-
-def _score(row: Row, quality: str, names: Names, evaluator: Evaluator) -> tuple[Resolved | None, RowResult]:
+def _score(row: Row, quality: str, names: Names, choose: Chooser) -> tuple[Resolved | None, RowResult]:
     def skipped(reason: str) -> RowResult:
         measured, unit = _measured(row)
         return RowResult(
@@ -150,6 +143,9 @@ def _score(row: Row, quality: str, names: Names, evaluator: Evaluator) -> tuple[
     if isinstance(resolved, Skip):
         return None, skipped(str(resolved))
     try:
+        evaluator = choose(row, resolved)
+        if isinstance(evaluator, str):
+            return resolved, skipped(evaluator)
         predicted = evaluator.predict(resolved)
     except RooflineError as error:
         return resolved, skipped(error.message)

@@ -1,28 +1,25 @@
-"""From samples to a profile: one fit a group of kernels, and intervals from what the fits have not seen."""
+"""From samples to profiles: a fit a group of kernels, intervals from what fits have not seen, and profiles by fold."""
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
-from rooflinellm.calibration.fit import GroupFit, fit_group, predict
+from rooflinellm.calibration.fit import GroupFit, fit_group
+from rooflinellm.calibration.folds import Key, LeftOut, Progress, fold_count, leave_out
+from rooflinellm.calibration.intervals import interval
 from rooflinellm.calibration.samples import Sample
+from rooflinellm.efficiency.rates import group_for
+from rooflinellm.errors import MissingSpec
 from rooflinellm.specs.common import Source
 from rooflinellm.specs.profile import Interval, KernelGroup, ProfileSpec
 
-COVERAGE = 0.8
-"""Share of unseen results that an interval is to hold. [-]"""
-SERIES_FOLDS = 5
-DEVICE_FOLDS = 8
 LEAST_SAMPLES = 20
 """Samples below which a group of kernels stays with the nominal profile. [-]"""
 LEAST_DEVICES = 2
-SEED = 20_24
-PHASES = ("decode", "prefill")
+SOURCE = "fit"
+"""Key of the one source of a fitted profile."""
+FITTED_TO = "Fitted by `rooflinellm calibrate` to hardware_db/measurements, whose rows name their sources"
 
 
 def by_group(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
@@ -37,110 +34,46 @@ def by_group(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
     }
 
 
-def folds(samples: Sequence[Sample], key: str, count: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Split samples into those to fit on and those to predict, whole values of an attribute at a time.
+def cross_validate(
+    samples: Sequence[Sample], keys: Sequence[Key], progress: Progress = lambda _done, _of: None
+) -> dict[Key, dict[str, LeftOut]]:
+    """Leave series or devices out of the fit of every group that is large enough.
 
     Parameters
     ----------
     samples : sequence of Sample
-        The samples.
-    key : str
-        ``series`` or ``device``.
-    count : int
-        Number of splits. [-]
-
-    Yields
-    ------
-    tuple of list of int
-        Places to fit on, and places to predict.
-    """
-    values = sorted({getattr(sample, key) for sample in samples})
-    random.Random(SEED).shuffle(values)
-    fold_of = {value: number % count for number, value in enumerate(values)}
-    for fold in range(min(count, len(values))):
-        held = [place for place, sample in enumerate(samples) if fold_of[getattr(sample, key)] == fold]
-        kept = [place for place, sample in enumerate(samples) if fold_of[getattr(sample, key)] != fold]
-        if kept and held:
-            yield kept, held
-
-
-def held_out(samples: Sequence[Sample], key: str, count: int) -> Any:
-    """Predict each sample by a fit that has not seen its series, or device; NaN where none is left to fit on. [s]"""
-    times = np.full(len(samples), np.nan)
-    for kept, held in folds(samples, key, count):
-        fit = fit_group([samples[place] for place in kept])
-        times[held] = predict(fit, [samples[place] for place in held])
-    return times
-
-
-def log_errors(samples: Sequence[Sample], times: Any) -> Any:
-    """Logarithms of predicted over measured time. [-]"""
-    return np.log(times) - np.log([sample.measured_s for sample in samples])
-
-
-def half_width(errors: Any, weights: Any) -> float:
-    """Factor that holds `COVERAGE` of some errors on either side: a weighted quantile of their size. [-]"""
-    known = ~np.isnan(errors)
-    sizes, shares = np.abs(errors[known]), weights[known]
-    if not len(sizes):
-        return 1.0
-    order = np.argsort(sizes)
-    reached = np.cumsum(shares[order]) / np.sum(shares)
-    place = min(int(np.searchsorted(reached, COVERAGE)), len(order) - 1)
-    return float(np.exp(sizes[order][place]))
-
-
-def _device_weights(samples: Sequence[Sample]) -> Any:
-    counts: dict[str, int] = defaultdict(int)
-    for sample in samples:
-        counts[sample.device] += 1
-    return np.array([1 / counts[sample.device] for sample in samples])
-
-
-def kernel_group(name: str, samples: Sequence[Sample], source: str) -> tuple[KernelGroup, Mapping[str, Any]]:
-    """Fit one group, and measure its intervals by leaving out series and devices.
-
-    Parameters
-    ----------
-    name : str
-        Engine and backend, as ``llama.cpp:cuda``.
-    samples : sequence of Sample
-        Its samples.
-    source : str
-        Key of the profile's source.
+        Of any groups.
+    keys : sequence of {'series', 'device'}
+        What to leave out.
+    progress : callable
+        Called after each fit.
 
     Returns
     -------
-    tuple
-        The group, and the times predicted without a sample's series (``seen``) and without its device (``unseen``). [s]
+    dict
+        By what was left out, and by group.
     """
-    fit = fit_group(samples)
-    times = {
-        "seen": held_out(samples, "series", SERIES_FOLDS),
-        "unseen": held_out(samples, "device", DEVICE_FOLDS),
-    }
-    widths: dict[str, float] = {}
-    for phase in PHASES:
-        chosen = [place for place, each in enumerate(samples) if each.phase == phase and not _batched(each)]
-        part = [samples[place] for place in chosen]
-        weights = _device_weights(part)
-        for regime, suffix in (("seen", ""), ("unseen", "_unseen")):
-            errors = log_errors(part, times[regime][chosen]) if part else np.array([])
-            widths[phase + suffix] = round(half_width(errors, weights), 3)
-    batched = [place for place, sample in enumerate(samples) if _batched(sample)]
-    if batched:
-        part = [samples[place] for place in batched]
-        widths["decode_batched"] = round(half_width(log_errors(part, times["seen"][batched]), _device_weights(part)), 3)
+    groups = by_group(samples)
+    # A fold's time grows with the samples that are left to fit on, so that they are what progress is counted in.
+    total = sum(fold_count(group, key) * len(group) for key in keys for group in groups.values())
+    reached = 0
+    found: dict[Key, dict[str, LeftOut]] = {}
+    for key in keys:
+        found[key] = {}
+        for name, group in groups.items():
+
+            def done(size: int = len(group)) -> None:
+                nonlocal reached
+                reached += size
+                progress(reached, total)
+
+            found[key][name] = leave_out(group, key, done)
+    return found
+
+
+def kernel_group(name: str, fit: GroupFit, width: Interval) -> KernelGroup:
+    """A fitted group as a profile has it; its name is engine and backend, as ``llama.cpp:cuda``."""
     engine, _, backend = name.partition(":")
-    return _group(fit, engine, backend, Interval(**widths, source=source), source), times
-
-
-def _batched(sample: Sample) -> bool:
-    """Several sequences decode side by side, which is less certain than one by itself."""
-    return sample.phase == "decode" and sample.sequences > 1
-
-
-def _group(fit: GroupFit, engine: str, backend: str, interval: Interval, source: str) -> KernelGroup:
     return KernelGroup(
         engines=(engine,),
         backends=(backend,),
@@ -149,46 +82,95 @@ def _group(fit: GroupFit, engine: str, backend: str, interval: Interval, source:
         few_tokens=fit.factors("few_tokens"),
         half_tokens=fit.factors("half_tokens"),
         floor_us=fit.factors("floor_us"),
-        interval=interval,
+        interval=width,
         evidence=fit.evidence,
-        source=source,
+        source=SOURCE,
     )
 
 
-def fitted_profile(samples: Sequence[Sample], nominal: ProfileSpec) -> tuple[ProfileSpec, dict[str, Any]]:
-    """Fit a profile.
+def fitted_profile(left_out: Mapping[Key, Mapping[str, LeftOut]], nominal: ProfileSpec) -> ProfileSpec:
+    """Fit a profile to all samples, with intervals from what the fits by fold have not seen.
 
     Parameters
     ----------
-    samples : sequence of Sample
-        Of any groups.
+    left_out : mapping
+        Of `cross_validate`, with series and with devices left out.
     nominal : ProfileSpec
         What is not fitted is taken from here.
-
-    Returns
-    -------
-    tuple
-        The profile; and by group its samples and held-out times, for scoring.
     """
-    groups, scored = [], {}
-    for name, group in by_group(samples).items():
-        fitted, times = kernel_group(name, group, "fit")
-        groups.append(fitted)
-        scored[name] = (group, times)
-    profile = ProfileSpec.model_validate(
+    groups = []
+    for name, seen in left_out["series"].items():
+        unseen = left_out["device"][name].errors
+        width = interval(seen.samples, seen.errors, unseen, SOURCE, _unfitted(name, nominal))
+        groups.append(kernel_group(name, fit_group(seen.samples), width))
+    return profile_of(groups, nominal)
+
+
+def _unfitted(name: str, nominal: ProfileSpec) -> Interval:
+    """The interval of an engine and backend that nothing is fitted to."""
+    return covering((nominal,), name).interval
+
+
+def covering(profiles: Sequence[ProfileSpec], name: str) -> KernelGroup:
+    """What profiles say of an engine and backend, whatever the device."""
+    engine, _, backend = name.partition(":")
+    found = group_for(profiles, engine, backend, "")
+    if found is None:
+        known = ", ".join(profile.id for profile in profiles)
+        raise MissingSpec(f"no efficiency for {name} on every device", where=f"profiles {known}, field groups")
+    return found[1]
+
+
+def profile_of(groups: Sequence[KernelGroup], nominal: ProfileSpec) -> ProfileSpec:
+    """A profile of fitted groups; what is not fitted is the nominal one's."""
+    return ProfileSpec.model_validate(
         {
             "schema": 1,
             "id": "calibrated",
             "name": "Fitted efficiencies",
             "basis": "calibrated",
-            "groups": groups,
+            "groups": list(groups),
             "decode_power_fraction": nominal.decode_power_fraction,
             "prefill_power_fraction": nominal.prefill_power_fraction,
-            "sources": {
-                "fit": Source(
-                    title="Fitted by `rooflinellm calibrate` to hardware_db/measurements, whose rows name their sources"
-                )
-            },
+            "sources": {SOURCE: Source(title=FITTED_TO)},
         }
     )
-    return profile, scored
+
+
+class FoldProfiles:
+    """The profiles that have not seen a result.
+
+    A fold's intervals are of the errors of the other folds, so that nothing of a prediction has seen what it predicts.
+
+    Parameters
+    ----------
+    left_out : mapping of str to LeftOut
+        By group.
+    build : callable
+        Makes the profile of a group's fold, such as `fold_profile`.
+    """
+
+    def __init__(self, left_out: Mapping[str, LeftOut], build: Callable[[str, LeftOut, int], ProfileSpec]) -> None:
+        self.left_out, self._build = left_out, build
+        self._built: dict[tuple[str, int], ProfileSpec] = {}
+
+    def without(self, group: str, series: str, device: str) -> ProfileSpec | None:
+        """The profile that has not seen a series, or the device; None where every fit has, or none covers the group."""
+        found = self.left_out.get(group)
+        if found is None:
+            return None
+        fold = found.fold_of(series if found.key == "series" else device)
+        if fold is None:
+            return None
+        if (group, fold) not in self._built:
+            self._built[group, fold] = self._build(group, found, fold)
+        return self._built[group, fold]
+
+
+def fold_profile(nominal: ProfileSpec, group: str, found: LeftOut, fold: int) -> ProfileSpec:
+    """The profile of one fold of a group."""
+    kept = found.kept(fold)
+    errors = found.errors[kept]
+    samples = [found.samples[place] for place in kept]
+    width = interval(samples, errors, errors, SOURCE, _unfitted(group, nominal))
+    return profile_of([kernel_group(group, found.folds[fold].fit, width)], nominal)

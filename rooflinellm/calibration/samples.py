@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from rooflinellm.efficiency.rates import FEW, FEW_TOKENS, MANY
 from rooflinellm.engine.evaluate import Passes, Run, attended_work, moved_bytes, multiplied
-from rooflinellm.engine.kernels import VECTOR_PEAK
+from rooflinellm.engine.kernels import VECTOR_PEAK, choose_backend
 from rooflinellm.engine.plan import Kernel, Plan
 from rooflinellm.errors import RooflineError
 from rooflinellm.measurements.evaluate import Evaluator
 from rooflinellm.measurements.population import population, series
 from rooflinellm.measurements.resolver import Resolved
 from rooflinellm.measurements.row import Row
+from rooflinellm.operators.attention import causal_pairs, passes_below
+from rooflinellm.operators.experts import MEASURED_SKEW
 from rooflinellm.specs.profile import Level
 
 
@@ -37,14 +39,21 @@ class Entry:
         FLOPs over the path's peak; and what one token of `half_tokens` adds. [s]
     vector_s : float
         FLOPs over the 32-bit vector peak; infinite where no matrix-vector kernel serves. [s]
+    passes : float
+        Passes that the times above are each of; 1 where they are totals of passes that are all alike. [-]
+    memory_step_s, tile_step_s : float
+        What either grows by from pass to pass. [s]
     """
 
     names: dict[Level, str]
-    launches: float
-    memory_s: float
-    tile_s: float
-    tile_fixed_s: float
-    vector_s: float
+    launches: float = 0.0
+    memory_s: float = 0.0
+    tile_s: float = 0.0
+    tile_fixed_s: float = 0.0
+    vector_s: float = math.inf
+    passes: float = 1.0
+    memory_step_s: float = 0.0
+    tile_step_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +123,26 @@ def _median(group: Sequence[Sample]) -> Sample:
     return ordered[(len(ordered) - 1) // 2]
 
 
+def group_of(resolved: Resolved) -> str:
+    """The group of kernels that a result is of: engine and backend, as ``llama.cpp:cuda``."""
+    engine, device = resolved.engine, resolved.system.device
+    return f"{engine.variant_of or engine.id}:{choose_backend(engine, device, resolved.backend)}"
+
+
+def is_of_kernels(resolved: Resolved) -> bool:
+    """Whether a result tells of the kernels of one group: of one phase, on one device, with nothing on its host."""
+    alone = resolved.system.device_count == 1 and resolved.offload is None
+    return alone and resolved.quantity.of in ("prefill", "decode")
+
+
+def series_of(row: Row, resolved: Resolved) -> str:
+    """The series of a result, as text."""
+    return repr(series(row, resolved))
+
+
 def _sample(row: Row, resolved: Resolved, evaluator: Evaluator) -> Sample | None:
     quantity = resolved.quantity
-    if quantity.of not in ("prefill", "decode") or resolved.system.count > 1:
+    if not is_of_kernels(resolved):
         return None
     plan, request = evaluator.plan(resolved), evaluator.request(resolved)
     if quantity.of == "prefill":
@@ -130,13 +156,12 @@ def _sample(row: Row, resolved: Resolved, evaluator: Evaluator) -> Sample | None
     measured = counted * quantity.scale / quantity.measured
     if not math.isfinite(measured) or measured <= 0:
         return None
-    engine = resolved.engine.variant_of or resolved.engine.id
     return Sample(
         row_id=row.id,
-        group=f"{engine}:{plan.main.backend_name}",
+        group=group_of(resolved),
         population=population(row, resolved),
         device=resolved.system.name,
-        series=repr(series(row, resolved)),
+        series=series_of(row, resolved),
         phase=quantity.of,
         sequences=request.sequences,
         measured_s=measured,
@@ -151,35 +176,87 @@ def _entries(plan: Plan, passes: Passes) -> Iterator[Entry]:
         names: dict[Level, str] = {**plan.rates.names, "kind": kernel.kind}
         if row.encoding is not None:
             names["encoding"] = row.encoding
-        for run in passes.of(kernel):
+        seen = passes.of(kernel)
+        alike = seen == passes.packed
+        for run in () if alike else passes.packed:
             if run.passes > 0:
-                yield _entry(kernel, run, names, device.memory_bandwidth_bytes_per_s, device.peaks)
+                yield Entry({**names, "regime": _regime(run)}, _launches(kernel, run))
+        for run in seen:
+            if run.passes > 0:
+                named: dict[Level, str] = {**names, "regime": _regime(run)}
+                busy = _busy(kernel, run, named, device.memory_bandwidth_bytes_per_s, device.peaks)
+                for number, entry in enumerate(busy):
+                    yield replace(entry, launches=_launches(kernel, run)) if alike and number == 0 else entry
 
 
-def _entry(kernel: Kernel, run: Run, names: dict[Level, str], bandwidth: float, peaks: dict[str, float]) -> Entry:
-    launches = float(kernel.count * run.passes * (min(run.logits, 1) if kernel.kind == "head" else 1))
-    names = {**names, "regime": MANY if run.new_tokens > FEW_TOKENS else FEW}
+def _regime(run: Run) -> str:
+    """Whether a pass computes few or many tokens of a sequence."""
+    return MANY if run.new_tokens > FEW_TOKENS else FEW
+
+
+def _launches(kernel: Kernel, run: Run) -> float:
+    """Launches of an operator over a run; the head's only where logits are computed. [-]"""
+    return float(kernel.count * run.passes * (min(run.logits, 1) if kernel.kind == "head" else 1))
+
+
+def _busy(
+    kernel: Kernel, run: Run, names: dict[Level, str], bandwidth: float, peaks: dict[str, float]
+) -> Iterator[Entry]:
     path = next((path for path in reversed(kernel.paths) if run.tokens >= path.min_tokens), None)
     if path is not None:
         names = {**names, "path": path.key}
     if kernel.kind == "attention" and path is not None:
-        flops, moved = attended_work(kernel, run)
-        return Entry(names, launches, moved / bandwidth, flops / peaks[path.key], 0.0, math.inf)
+        yield from _attention(kernel, run, names, bandwidth, peaks[path.key])
+        return
     tokens, _ = multiplied(kernel, run)
-    moved, share = moved_bytes(kernel, run, 0.0)
+    moved, share = moved_bytes(kernel, run, MEASURED_SKEW)
     memory = run.passes * moved / bandwidth
     if path is None:
-        return Entry(names, launches, memory, 0.0, 0.0, math.inf)
+        yield Entry(names, memory_s=memory)
+        return
     flops = float(run.passes * kernel.flops_per_token)
     peak, vector_peak = peaks[path.key], peaks.get(VECTOR_PEAK, math.inf)
-    return Entry(
+    yield Entry(
         names,
-        launches,
-        memory,
-        flops * tokens / peak,
-        flops * share / peak if tokens else 0.0,
-        flops * tokens / vector_peak,
+        memory_s=memory,
+        tile_s=flops * tokens / peak,
+        tile_fixed_s=flops * share / peak if tokens else 0.0,
+        vector_s=flops * tokens / vector_peak,
     )
+
+
+def _attention(kernel: Kernel, run: Run, names: dict[Level, str], bandwidth: float, peak: float) -> Iterator[Entry]:
+    """Attention over a run: its passes within the window, which grow, the one that straddles it, and those beyond.
+
+    Latent attention in two forms and attention within chunks count by their totals, as in the engine.
+    """
+    if kernel.chunk is not None or kernel.expanded_flops_per_pair:
+        flops, moved = attended_work(kernel, run)
+        yield Entry(names, memory_s=moved / bandwidth, tile_s=flops / peak)
+        return
+    new, window = run.new_tokens, kernel.window
+    parts = [(run.passes, run.cached, new)]
+    if window is not None:
+        growing = passes_below(window - new + 1, run.passes, new, run.cached)
+        straddling = max(passes_below(window, run.passes, new, run.cached) - growing, 0)
+        parts = [
+            (growing, run.cached, new),
+            (straddling, run.cached + growing * new, 0),
+            (run.passes - growing - straddling, max(run.cached, window), 0),
+        ]
+    per_cached = run.sequences * kernel.kv_bytes_per_token / bandwidth
+    per_pair = run.sequences * kernel.flops_per_pair / peak
+    for count, cached, step in parts:
+        if count > 0:
+            _, moved = attended_work(kernel, replace(run, passes=1, cached=cached))
+            yield Entry(
+                names,
+                memory_s=moved / bandwidth,
+                tile_s=per_pair * causal_pairs(new, cached, window),
+                passes=float(count),
+                memory_step_s=per_cached * step,
+                tile_step_s=per_pair * step * new,
+            )
 
 
 def log_times(samples: Sequence[Sample]) -> Any:

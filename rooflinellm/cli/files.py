@@ -25,7 +25,7 @@ def target_of(path: str, option: str, endings: tuple[str, ...] = ()) -> Path:
     Raises
     ------
     InvalidRequest
-        Another ending, a folder, or a folder that is not there.
+        Another ending, a folder, or one that is not there or cannot be written in.
     """
     from rooflinellm.errors import InvalidRequest
 
@@ -36,6 +36,8 @@ def target_of(path: str, option: str, endings: tuple[str, ...] = ()) -> Path:
         raise InvalidRequest(f"'{target.name}' ends in none of {', '.join(endings)}", where=option)
     if not target.parent.is_dir():
         raise InvalidRequest(f"'{path}' would lie in '{target.parent}', which is no folder", where=option)
+    if not os.access(target.parent, os.W_OK):
+        raise InvalidRequest(f"'{path}' would lie in '{target.parent}', which is not yours to write in", where=option)
     return target
 
 

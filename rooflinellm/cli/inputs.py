@@ -148,6 +148,8 @@ OPTIONS: dict[str, Shared] = {
 _FLAG_OF = {keyword: option.flags[-1] for keyword, option in OPTIONS.items()} | {
     "prompt_tokens": "--prompt",
     "overrides": "--set",
+    "threads": "--threads",
+    "seconds": "--seconds",
 }
 _KEYWORDS = "|".join(sorted(_FLAG_OF, key=len, reverse=True))
 _KEYWORD = re.compile(rf"(?<![\w./\-])(?:{_KEYWORDS})(?=:|, or leave| is not available)")

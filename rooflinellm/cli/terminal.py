@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
@@ -84,3 +86,31 @@ def say(kind: str, text: str) -> None:
     first, *rest = terminal.text(text).splitlines() or [""]
     lines = [f"{terminal.dress(kind, kind)}: {first}", *rest]
     click.echo("\n".join(lines), err=True, color=terminal.colour)
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show how much of a long task is done on one line of standard error, where that is a terminal.
+
+    Parameters
+    ----------
+    label : str
+        What is being done.
+
+    Yields
+    ------
+    callable or None
+        To be called with the steps that are done and all there are; None where nobody watches.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+
+    def show(done: int, of: int) -> None:
+        click.echo(f"\r{label}: {done / max(of, 1):4.0%}", nl=False, err=True)
+
+    show(0, 1)
+    try:
+        yield show
+    finally:
+        click.echo("\r" + " " * (len(label) + 6) + "\r", nl=False, err=True)

@@ -6,15 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar
 
 from rooflinellm import units
 from rooflinellm._numeric import where
 from rooflinellm.errors import MissingSpec
 from rooflinellm.specs.hardware import HardwareSpec
-from rooflinellm.specs.profile import Factors, KernelGroup, Level, ProfileSpec, Way, WayName
+from rooflinellm.specs.profile import Factors, Interval, KernelGroup, Level, ProfileSpec, Way, WayName, Widths
 
 Names = Mapping[Level, str]
+T = TypeVar("T")
+NO_WIDTHS = Widths()
 
 FEW_TOKENS = 8
 """Tokens of a sequence up to which a pass counts as one of few tokens: a decode step or a very short prompt. [token]"""
@@ -46,15 +48,40 @@ def value(factors: Factors, names: Names) -> float:
     for level, table in factors.by.items():
         name = names.get(level)
         if name is not None:
-            product *= _factor(table, name)
+            product *= _matching(table, name, 1.0)
     return product
 
 
-def _factor(table: Mapping[str, float], name: str) -> float:
+def _matching(table: Mapping[str, T], name: str, otherwise: T) -> T:
+    """What a table says of a name: under the name itself, else under the first pattern that matches it."""
     exact = table.get(name)
     if exact is not None:
         return exact
-    return next((factor for pattern, factor in table.items() if fnmatchcase(name, pattern)), 1.0)
+    return next((said for pattern, said in table.items() if fnmatchcase(name, pattern)), otherwise)
+
+
+def width(interval: Interval, name: str, names: Names) -> Any:
+    """One of the widths of an interval.
+
+    Parameters
+    ----------
+    interval : Interval
+        A group's.
+    name : str
+        Which, as a field of `specs.profile.Widths`.
+    names : mapping of Level to str
+        The device's name on each level.
+
+    Returns
+    -------
+    float or None
+        Of the device's kind where that has its own, else the group's; None where neither says. [-]
+    """
+    for level, table in interval.by.items():
+        own = getattr(_matching(table, names.get(level, ""), NO_WIDTHS), name)
+        if own is not None:
+            return own
+    return getattr(interval, name)
 
 
 @dataclass(frozen=True)
@@ -68,7 +95,7 @@ class Rates:
     names : mapping of Level to str
         The device's names on the levels that factors may depend on.
     basis : str
-        ``nominal`` or ``calibrated``.
+        ``nominal``, ``calibrated`` or ``measured``.
     decode_power_fraction, prefill_power_fraction : float
         Share of the rated power that a phase draws. [-]
     """
@@ -81,16 +108,19 @@ class Rates:
 
     def decode_interval(self, sequences: Any) -> Any:
         """Factor between the expected decode time of a batch and either end of its interval. [-]"""
-        interval = self.group.interval
-        unseen = interval.decode_unseen or interval.decode
-        alone = interval.decode if self.evidence else unseen
-        return where(sequences > 1, max(interval.decode_batched or unseen, alone), alone)
+        seen = self._width("decode")
+        unseen = self._width("decode_unseen") or seen
+        alone = seen if self.evidence else unseen
+        return where(sequences > 1, max(self._width("decode_batched") or unseen, alone), alone)
 
     @property
     def prefill_interval(self) -> float:
         """Factor between the expected prefill time and either end of its interval. [-]"""
-        interval = self.group.interval
-        return interval.prefill if self.evidence else interval.prefill_unseen or interval.prefill
+        seen: float = self._width("prefill")
+        return seen if self.evidence else self._width("prefill_unseen") or seen
+
+    def _width(self, name: str) -> Any:
+        return width(self.group.interval, name, self.names)
 
     def memory(self, kind: str, encoding: str | None) -> float:
         """Share of the printed bandwidth that an operator sustains. [-]"""
@@ -127,7 +157,7 @@ class Rates:
 def rates(
     profiles: Sequence[ProfileSpec], device: HardwareSpec, engine: str, backend: str, build: str | None = None
 ) -> Rates:
-    """Look up what profiles say: the first group of the first profile that matches engine and backend.
+    """Look up what profiles say: the first group of the first profile that matches engine, backend and device.
 
     Parameters
     ----------
@@ -149,13 +179,25 @@ def rates(
     MissingSpec
         No profile says anything about the engine and backend.
     """
+    found = group_for(profiles, engine, backend, device.id)
+    if found is None:
+        known = ", ".join(profile.id for profile in profiles)
+        raise MissingSpec(f"no efficiency for {engine} on {backend}", where=f"profiles {known}, field groups")
+    profile, group = found
+    power = profile.decode_power_fraction, profile.prefill_power_fraction
+    return Rates(group, _names_of(device, build), profile.basis, *power)
+
+
+def group_for(
+    profiles: Sequence[ProfileSpec], engine: str, backend: str, device: str
+) -> tuple[ProfileSpec, KernelGroup] | None:
+    """The first group of the first profile whose patterns match some ids, and that profile."""
     for profile in profiles:
         for group in profile.groups:
-            if _matches(group.engines, engine) and _matches(group.backends, backend):
-                power = profile.decode_power_fraction, profile.prefill_power_fraction
-                return Rates(group, _names_of(device, build), profile.basis, *power)
-    known = ", ".join(profile.id for profile in profiles)
-    raise MissingSpec(f"no efficiency for {engine} on {backend}", where=f"profiles {known}, field groups")
+            patterns = ((group.engines, engine), (group.backends, backend), (group.devices, device))
+            if all(_matches(*pair) for pair in patterns):
+                return profile, group
+    return None
 
 
 def way(profiles: Sequence[ProfileSpec], name: WayName) -> Way:

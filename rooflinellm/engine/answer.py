@@ -10,6 +10,7 @@ from rooflinellm._numeric import maximum, where
 from rooflinellm.engine.memory import Allocation, memory_plan
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request, decode_time, path_key, phase, prefill_time, time_prediction
+from rooflinellm.engine.speculation import speculation_result, speculative_time
 from rooflinellm.results import Estimate, Prediction
 
 FirstToken = Literal["prefill", "extra_step"]
@@ -70,7 +71,8 @@ def answer(
     steps = request.decode_steps
     shown_steps = maximum(steps, 1)  # the rate is that of the next step where there is none
     prefill = prefill_time(plan, request)
-    decode = decode_time(plan, request, shown_steps)
+    decode_of = decode_time if request.speculation is None else speculative_time
+    decode = decode_of(plan, request, shown_steps)
     prefill_s = time_prediction(prefill, plan.prefill_interval, rates.basis)
     width = plan.decode_interval(sequences)
     rated_s = time_prediction(decode, width, rates.basis)
@@ -96,7 +98,7 @@ def answer(
         decode=phase(plan, "decode", decode, shown_steps, sequences, decode_s, rated_s),
         ttft_s=ttft,
         tpot_s=tpot,
-        itl_s=tpot,
+        itl_s=tpot if request.speculation is None else tpot.scaled(request.speculation.cycle_tokens),
         e2e_s=e2e,
         memory=memory_plan(plan, sequences, limit, request.occupied_tokens, allocation),
         energy_j_per_token=energy,
@@ -108,6 +110,7 @@ def answer(
         kv=plan.kv,
         engine=plan.engine_name,
         workload=workload,
+        speculation=speculation_result(plan, request, tpot),
     )
 
 
@@ -141,7 +144,7 @@ def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[s
     ]
     if any(kernel.experts for kernel in plan.kernels):
         said.append(
-            "experts: the ideal reads the active ones only; the expectation those that tokens routed uniformly touch"
+            "experts: the ideal reads the active ones only; the expectation those that tokens touch as they are routed"
         )
     if plan.device_count > 1:
         said.append(

@@ -86,7 +86,20 @@ def place_bytes(
     state = share.state_bytes * sequences * allocation.state_copies
     works = stage.tier == "device" or (stage.tier == "host" and stage.kernels)
     workspace = workspace_bytes(plan, sequences, limit, allocation.chunk, stage) if works else 0
-    return share.weight_bytes + kv + state + workspace
+    drafts = draft_bytes(plan, sequences, limit, allocation) if share is plan.main.shares[0] else 0
+    return share.weight_bytes + kv + state + workspace + drafts
+
+
+def draft_bytes(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
+    """What drafts tokens takes on the first device: its weights, its cache of the same context, its buffers. [byte]"""
+    drafter = plan.drafter
+    if drafter is None or drafter.plan is None:
+        return 0
+    caches = [(drafter.plan, cache) for share in drafter.plan.main.shares for cache in share.caches]
+    kv = sum(cache.bytes_per_token * cells(own, cache.span, sequences, limit, allocation) for own, cache in caches)
+    state = sum(share.state_bytes for share in drafter.plan.main.shares) * sequences * allocation.state_copies
+    beside = workspace_bytes(drafter.plan, sequences, limit, allocation.chunk) if drafter.separate else 0
+    return drafter.resident_weight_bytes + kv + state + beside
 
 
 def usable_bytes(plan: Plan, stage: Stage) -> int | None:
@@ -187,6 +200,7 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
         for name, (stage, share) in zip(names, held, strict=True)
     )
     kv_bytes: Any = sum(kinds.values())
+    drafts = draft_bytes(plan, sequences, limit, allocation)
     total: Any = sum(part.bytes for part in placement)
     return MemoryPlan(
         resident_weight_bytes=plan.resident_weight_bytes,
@@ -194,7 +208,8 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
         kv_occupied_bytes=filled,
         kv_by_kind=kinds,
         state_bytes=state,
-        workspace_bytes=total - kv_bytes - state - plan.resident_weight_bytes,
+        workspace_bytes=total - kv_bytes - state - plan.resident_weight_bytes - drafts,
+        draft_bytes=drafts,
         total_bytes=total,
         usable_bytes=_total_usable(plan),
         fits=_fit(plan, sequences, limit, allocation),

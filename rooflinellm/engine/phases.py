@@ -47,7 +47,8 @@ class StageTime:
 class PhaseTime:
     """Times and totals of a phase; the raw material of a `Phase`.
 
-    `expected_scale` is how many devices work at the same time in the expectation, on average. [-]
+    `expected_scale` is how many devices work at the same time in the expectation, on average. Cycles of speculation are
+    sums over named `parts`, each `repeats` times. [-]
     """
 
     ideal_s: Any
@@ -64,6 +65,8 @@ class PhaseTime:
     ideal_scale: Any
     pass_tokens: int
     overlap: Overlap
+    parts: tuple[tuple[str, PhaseTime], ...] = ()
+    repeats: Any = 1
 
 
 def phase_time(

@@ -276,6 +276,28 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Drafter:
+    """What drafts tokens for a model.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    plan : Plan or None
+        Its own plan; None where drafts cost nothing.
+    resident_weight_bytes : int
+        Weights that it adds: those that it shares with the model do not count. [byte]
+    separate : bool
+        Whether it is a model of its own, with buffers of its own.
+    """
+
+    name: str
+    plan: Plan | None
+    resident_weight_bytes: int
+    separate: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One model in one format on one system under one engine.
 
@@ -296,6 +318,7 @@ class Plan:
     prefill_chunk: int
     build: str | None = None
     offload: Any = None
+    drafter: Drafter | None = None
 
     @property
     def main(self) -> Stage:

@@ -11,10 +11,9 @@ from rooflinellm._numeric import ceil_div, divide, maximum, minimum, where
 from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work
 from rooflinellm.engine.phases import PhaseTime, StageTime, phase_time
 from rooflinellm.engine.plan import Kernel, Plan
+from rooflinellm.operators.experts import MEASURED_SKEW
 from rooflinellm.results import OperatorCost, Phase, Prediction
 from rooflinellm.roofline import Overlap
-
-NOMINAL_SKEW = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,8 @@ class Request:
         Routing skew of a mixture. [-]
     overlap : str
         What may overlap in the expectation, as in `roofline.time_s`.
+    speculation : Speculation or None
+        How tokens are drafted, see `engine.speculation`.
     """
 
     prompt_tokens: Any
@@ -45,8 +46,9 @@ class Request:
     context_tokens: Any
     sequences: Any
     chunk: int | None
-    skew: Any = NOMINAL_SKEW
+    skew: Any = MEASURED_SKEW
     overlap: Overlap = "operator"
+    speculation: Any = None
 
     @property
     def computed_tokens(self) -> Any:
@@ -110,14 +112,13 @@ def prefill_time(plan: Plan, request: Request) -> PhaseTime:
     in_flight: Any = 1
     if devices > 1 and not plan.placed_elsewhere:
         in_flight = maximum(minimum(passes.count, max(plan.engine.batch_tokens // plan.prefill_chunk, 1)), 1)
-    one_token = request.computed_tokens * request.sequences <= 1
     return phase_time(
         plan,
         request.prefill_passes(request.chunk),
         passes,
         request.skew,
         request.overlap,
-        in_turn=one_token & _in_turn(plan),
+        in_turn=in_turn(plan, request.computed_tokens * request.sequences),
         in_flight=in_flight,
     )
 
@@ -125,13 +126,13 @@ def prefill_time(plan: Plan, request: Request) -> PhaseTime:
 def decode_time(plan: Plan, request: Request, steps: Any) -> PhaseTime:
     """Decode steps; the layers of one sequence run one device after the other, more sequences may be pipelined."""
     passes = request.decode_passes(steps)
-    in_turn = (request.sequences <= 1) & _in_turn(plan)
-    return phase_time(plan, passes, passes, request.skew, request.overlap, in_turn=in_turn)
+    return phase_time(plan, passes, passes, request.skew, request.overlap, in_turn=in_turn(plan, request.sequences))
 
 
-def _in_turn(plan: Plan) -> bool:
-    """Whether the engine lets host and devices wait for one another."""
-    return plan.engine.offload is None or not (plan.engine.offload.overlapped and plan.placed_elsewhere)
+def in_turn(plan: Plan, tokens: Any) -> Any:
+    """Whether stages can only work one after the other: on a single token, by an engine that lets them wait."""
+    waits = plan.engine.offload is None or not (plan.engine.offload.overlapped and plan.placed_elsewhere)
+    return (tokens <= 1) & waits
 
 
 def time_prediction(time: PhaseTime, factor: Any, basis: str) -> Prediction:
@@ -203,9 +204,10 @@ def phase(
 
 def _rows(plan: Plan, time: PhaseTime) -> Iterator[OperatorCost]:
     """Operators of all stages, and the copies between them."""
-    for stage in time.stages:
-        for kernel, item, expectation in zip(stage.stage.kernels, stage.works, stage.expectations, strict=True):
-            yield _operator_cost(stage, kernel, item, expectation, time)
+    for prefix, part in time.parts or (("", time),):
+        for stage in part.stages:
+            for kernel, item, expectation in zip(stage.stage.kernels, stage.works, stage.expectations, strict=True):
+                yield _operator_cost(stage, kernel, item, expectation, part, prefix, time)
     if plan.crossings:
         yield OperatorCost(
             name="copies between places",
@@ -238,25 +240,32 @@ def _bandwidth(time: PhaseTime, plan: Plan) -> Any:
 
 
 def _operator_cost(
-    stage: StageTime, kernel: Kernel, item: Work, expectation: Expectation, time: PhaseTime
+    stage: StageTime,
+    kernel: Kernel,
+    item: Work,
+    expectation: Expectation,
+    time: PhaseTime,
+    prefix: str,
+    whole: PhaseTime,
 ) -> OperatorCost:
+    """One row of the table of a phase: of one of its parts, as often as the phase repeats it."""
     busy = expectation.busy_s
     if time.overlap == "none":
         busy = expectation.memory_s + expectation.compute_s + expectation.link_s
     total = expectation.floor_s + busy
-    seconds = total / time.expected_scale
+    seconds = total / time.expected_scale * whole.repeats
     compute = item.flops / kernel.ideal_flop_per_s if kernel.ideal_key and stage.stage.bounded else 0.0
-    own_ideal = maximum(compute, item.read_bytes / stage.stage.machine.bandwidth) / time.ideal_scale
+    own_ideal = maximum(compute, item.read_bytes / stage.stage.machine.bandwidth) / time.ideal_scale * whole.repeats
     name = kernel.name if stage.stage.tier == "device" else f"{kernel.name}, {stage.stage.tier}"
     return OperatorCost(
-        name=name,
+        name=prefix + name,
         count=kernel.count,
-        flops=item.flops,
-        read_bytes=item.read_bytes,
+        flops=item.flops * whole.repeats,
+        read_bytes=item.read_bytes * whole.repeats,
         compute_path=path_key(kernel, time.pass_tokens),
         time_s=seconds,
         bound=_bound(expectation, total),
-        share_of_expected=divide(seconds, time.expected_s),
+        share_of_expected=divide(seconds, whole.expected_s),
         percent_of_ideal=100 * minimum(divide(own_ideal, seconds, empty=1.0), 1.0),
     )
 

@@ -19,6 +19,7 @@ from rooflinellm.measurements.population import AT_DEPTH
 from rooflinellm.render import Table
 
 Status = Literal["predicted", "skipped"]
+LeftOut = Literal["series", "device"]
 By = Literal["population", "engine", "phase", "device", "model"]
 GROUPINGS: tuple[By, ...] = ("population", "engine", "phase", "device", "model")
 ROW_COLUMNS = ("id", "phase", "measured", "ideal", "expected", "low", "high", "unit", "status", "reason")
@@ -151,11 +152,14 @@ class ValidationResult:
         Decode at depth over decode at depth 0, where both were measured: the slow-down alone, a ratio.
     quality : str
         The qualities that were asked for.
+    left_out : {'series', 'device'} or None
+        What the profiles that predicted the rows had not seen.
     """
 
     rows: tuple[RowResult, ...]
     relative: tuple[RowResult, ...] = ()
     quality: str = "AB"
+    left_out: LeftOut | None = None
 
     @cached_property
     def predicted(self) -> tuple[RowResult, ...]:
@@ -227,6 +231,7 @@ class ValidationResult:
         groupings = GROUPINGS if grouping is None else (grouping,)
         return {
             "quality": self.quality,
+            "left_out": self.left_out,
             "overall": None if self.overall is None else asdict(self.overall),
             **{f"by_{name}": [asdict(each) for each in self.by(name)] for name in groupings},
             "coverage": {

@@ -62,7 +62,14 @@ def _accuracy_table(result: ValidationResult, grouping: By) -> Table:
         "bias: median predicted over measured speed; inside: share between low and high; width: median high over low;"
         " above: share of rows faster than their ideal",
     ]
-    return Table(columns, rows, f"Predicted against measured, by {grouping}", notes)
+    title = f"Predicted against measured, by {grouping}"
+    if result.left_out is not None:
+        title += f", each {result.left_out} left out"
+        notes.append(
+            f"held out: each result is predicted by a fit to the others that has not seen its {result.left_out},"
+            " with the interval that their own held-out errors give"
+        )
+    return Table(columns, rows, title, notes)
 
 
 def _coverage_table(result: ValidationResult) -> Table:

@@ -90,7 +90,7 @@ def rented_cpu(name: str, vcpus: int, threads: int | None, smt: int, isa: str, b
             "id": "rented-" + (_UNFIT.sub("-", name.lower()).strip("-") or "cpu"),
             "name": name,
             "vendor": "cloud",
-            "architecture": _architecture(known),
+            "architecture": architecture_of(known),
             "kind": "cpu",
             "memory": Memory(
                 type=MEASURED,
@@ -110,7 +110,7 @@ def _first(table: dict[str, int], known: set[str]) -> int:
     return next(value for name, value in table.items() if not name or name in known)
 
 
-def _architecture(known: set[str]) -> str:
-    """Named after the widest instructions, so that a profile can tell them apart."""
+def architecture_of(known: set[str]) -> str:
+    """The widest instructions stand for the architecture, so that a profile can tell such processors apart."""
     order = ("amx_int8", "avx512_bf16", "avx512_vnni", "avx512f", "avx2")
     return next((name.replace("_", "-") for name in order if name in known), "baseline")

@@ -6,14 +6,18 @@ from typing import Any
 
 from rooflinellm._numeric import Numeric
 
+MEASURED_SKEW = 0.33
+"""Skew of real routing: 12.44 and 19.61 of 128 experts at 2 and 4 tokens, 8 each (nibor1896/Crow, issue 38). [-]"""
+
 
 def expected_distinct(experts: int, active: int, tokens: Numeric, skew: Numeric = 0.0) -> Any:
     """Experts of a layer that T tokens touch.
 
     With uniform, independent routing E (1 - (1 - k/E)^T). Real routing is correlated, and any unevenness touches fewer
-    (the sum is concave in the experts' shares), so a skew between 0 (uniform) and 1 (all tokens agree) leads down to k:
+    (the sum is concave in the experts' shares): T tokens count as fewer independent ones, all of them with a skew of 0,
+    a single one with a skew of 1, so that D leads from k up to E:
 
-        D = k + (1 - skew) (D_uniform - k)
+        D = E (1 - (1 - k/E)^(T^(1 - skew)))
 
     Parameters
     ----------
@@ -33,7 +37,7 @@ def expected_distinct(experts: int, active: int, tokens: Numeric, skew: Numeric 
 
     References
     ----------
-    Huang et al. (2025), "MoESD", arXiv:2505.19645.
+    Huang et al. (2025), "MoESD", arXiv:2505.19645, for uniform routing.
     """
-    uniform = experts * (1.0 - (1.0 - active / experts) ** tokens)
-    return active + (1.0 - skew) * (uniform - active)
+    independent = tokens ** (1.0 - skew)
+    return experts * (1.0 - (1.0 - active / experts) ** independent)

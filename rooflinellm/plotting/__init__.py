@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["describe", "roofline", "save", "validation"]
+__all__ = ["compare", "describe", "pareto", "roofline", "save", "sweep", "validation"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,6 +18,12 @@ def __getattr__(name: str) -> Any:
         from rooflinellm.plotting.style import describe as found
     elif name == "save":
         from rooflinellm.plotting.style import save as found
+    elif name == "sweep":
+        from rooflinellm.plotting.sweep_chart import sweep as found
+    elif name == "pareto":
+        from rooflinellm.plotting.pareto_chart import pareto as found
+    elif name == "compare":
+        from rooflinellm.plotting.compare_chart import compare as found
     elif name == "validation":
         from rooflinellm.plotting.validation_chart import validation as found
     else:

@@ -25,26 +25,42 @@ class Factors(Spec):
     by: dict[Level, dict[str, Positive]] = {}
 
 
-class Interval(Spec):
+Width = Annotated[float, Field(ge=1)]
+
+
+class Widths(Spec):
     """Factors that an expected time is divided and multiplied by for the ends of its interval.
 
     The `unseen` ones hold for devices that the fit has not seen, `decode_batched` for several sequences side by side;
     None takes the wider of the others.
     """
 
-    decode: Annotated[float, Field(ge=1)]
-    prefill: Annotated[float, Field(ge=1)]
-    decode_unseen: Annotated[float, Field(ge=1)] | None = None
-    prefill_unseen: Annotated[float, Field(ge=1)] | None = None
-    decode_batched: Annotated[float, Field(ge=1)] | None = None
+    decode: Width | None = None
+    prefill: Width | None = None
+    decode_unseen: Width | None = None
+    prefill_unseen: Width | None = None
+    decode_batched: Width | None = None
+
+
+class Interval(Widths):
+    """The widths of a group of kernels, and of kinds of devices that are more or less certain than the others.
+
+    `by` holds the latter by level and pattern, as in `Factors`; what a kind leaves out, the group says.
+    """
+
+    decode: Width
+    prefill: Width
+    by: dict[Level, dict[str, Widths]] = {}
     source: str
 
 
 class KernelGroup(Spec):
-    """What the kernels of some engines and backends reach; the first group that matches decides.
+    """What the kernels of some engines and backends reach on some devices; the first group that matches decides.
 
     Attributes
     ----------
+    engines, backends, devices : tuple of str
+        Patterns of their ids.
     memory : Factors
         Share of the printed bandwidth that operators sustain; a product above 1 counts as 1. [-]
     compute : Factors
@@ -63,6 +79,7 @@ class KernelGroup(Spec):
 
     engines: tuple[str, ...] = ("*",)
     backends: tuple[str, ...] = ("*",)
+    devices: tuple[str, ...] = ("*",)
     memory: Factors
     compute: Factors
     few_tokens: Factors
@@ -91,9 +108,13 @@ several computers; drives."""
 
 
 class ProfileSpec(Entry):
-    """An efficiency profile."""
+    """An efficiency profile.
 
-    basis: Literal["nominal", "calibrated"]
+    Its basis is ``nominal`` (round numbers), ``calibrated`` (fitted to results of many devices) or ``measured`` (fitted
+    to results of the very devices that it covers).
+    """
+
+    basis: Literal["nominal", "calibrated", "measured"]
     groups: Annotated[tuple[KernelGroup, ...], Field(min_length=1)]
     decode_power_fraction: Annotated[float, Field(gt=0, le=1)]
     prefill_power_fraction: Annotated[float, Field(gt=0, le=1)]

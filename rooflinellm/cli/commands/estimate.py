@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 MORE_TOKENS = 512
 """Prompt on top of each context for which prefill is shown. [token]"""
+PROMPTS = (512, 8_192)
+"""Lengths of the prompt where none are asked for, as far as the configured context holds them. [token]"""
+OUTPUT = 128
+"""Tokens of the answer where none are asked for. [token]"""
+TESTED = ("prompt_tokens", "output_tokens", "context_tokens", "batch")
+"""What differs between the tests of a benchmark's command."""
 CONTEXTS = (0, 4_096, 16_384, 32_768, 65_536, 131_072, 262_144, 524_288, 1_048_576)
 SHORT_CONTEXTS = (0, 512, 1_024, 2_048, 4_096)
 SHORT = 16_384
@@ -37,36 +43,57 @@ class Growth(NamedTuple):
     "estimate qwen3-30b-a3b m3-max-40c@64GiB --prompt 2k,32k --kv q8_0",
     "estimate llama-3.3-70b '2x rtx-3090' --context 16k -v",
     "estimate gpt-oss-20b rtx-4090 --set hardware.memory.bandwidth_gb_s=1100 --json",
+    "estimate rtx-4090 --from 'llama-server -m qwen3-8b-Q4_K_M.gguf -c 32768'",
 )
-@click.argument("model")
-@click.argument("hardware")
+@click.argument("names", nargs=-1, required=True, metavar="[MODEL] HARDWARE")
 @click.option(
     *("-p", "--prompt", "prompts"),
     type=COUNTS,
-    default="512,8192",
     metavar="N,N",
     help="Lengths of the prompt; 8k is 8192, as everywhere.  [default: 512,8192]",
 )
+@click.option("--from", "launch", metavar="COMMAND", help="Model and settings of a launch command.")
+@click.option("--show-command", is_flag=True, help="Show only the command that would measure it.")
 @workload_options(
     *("weights", "kv", "engine", "output_tokens", "batch", "context_tokens", "context_limit", "cached_tokens"),
     *("prefill_chunk", "tensor_parallel", "pipeline_parallel", "expert_parallel", "data_parallel"),
     *("gpu_layers", "cpu_moe_layers", "draft", "draft_tokens", "acceptance", "queue_s"),
 )
+@click.option("--profile", metavar="NAME", help="Efficiency profile to prefer, or its file: see calibrate.")
 @click.option("-v", "--verbose", is_flag=True, help="Add every operator and every assumption.")
 @output_options
 def command(
-    model: str, hardware: str, prompts: Sequence[int], keywords: dict[str, Any], verbose: bool, output: Output
+    names: Sequence[str],
+    prompts: Sequence[int] | None,
+    launch: str | None,
+    show_command: bool,
+    keywords: dict[str, Any],
+    profile: str | None,
+    verbose: bool,
+    output: Output,
 ) -> None:
     """Speed of prefill, first token and decode, and whether it fits.
 
-    One row for each prompt length, then how both phases slow down as the context fills.
+    One row for each prompt length, then how both phases slow down as the context fills. MODEL may be left to the
+    command of --from (llama.cpp, vLLM or MLX); options go before what it says.
     """
     from rooflinellm.errors import RooflineWarning
 
+    model, hardware, keywords = _asked(names, launch, keywords)
+    if profile is not None:
+        from dataclasses import replace
+
+        from rooflinellm.api.options import Options
+
+        keywords["options"] = replace(keywords.get("options") or Options(), profile=profile)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)  # said below, once for all prompt lengths
-        estimates = _estimates(model, hardware, prompts, keywords)
-        growth = Growth([], []) if output.form == "csv" else _growth(model, hardware, keywords, estimates[0])
+        cases = _cases(prompts, keywords)
+        estimates = _estimates(model, hardware, cases)
+        if show_command:
+            _show_commands(estimates, output)
+            return
+        growth = Growth([], []) if output.form == "csv" else _growth(model, hardware, cases[0], estimates[0])
     for text in _distinct(text for item in estimates for text in item.warnings):
         say("warning", as_typed(text))
     output.write(
@@ -76,10 +103,56 @@ def command(
     )
 
 
-def _estimates(model: str, hardware: str, prompts: Sequence[int], keywords: Mapping[str, Any]) -> list[Estimate]:
+def _asked(names: Sequence[str], launch: str | None, keywords: dict[str, Any]) -> tuple[Any, str, dict[str, Any]]:
+    """Model, hardware and keywords, of what was typed and of a launch command."""
+    if len(names) > 2:
+        raise click.UsageError(f"Got unexpected extra argument ({names[2]})")
+    if launch is None:
+        if len(names) < 2:
+            raise click.UsageError(f"HARDWARE: missing behind {names[0]}; or name a command with --from")
+        return names[0], names[1], keywords
+    from rooflinellm.launch.command import from_command
+
+    found = from_command(launch, names[0] if len(names) == 2 else None)
+    for text in found.assumptions:
+        say("note", text)
+    return found.model, names[-1], {**found.keywords, **keywords}
+
+
+def _estimates(model: Any, hardware: str, cases: Iterable[Mapping[str, Any]]) -> list[Estimate]:
     from rooflinellm.api.estimate import estimate
 
-    return [estimate(model, hardware, prompt_tokens=prompt, **keywords) for prompt in prompts]
+    return [estimate(model, hardware, **case) for case in cases]
+
+
+def _cases(prompts: Sequence[int] | None, keywords: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Keywords of each estimate: the tests of a benchmark's command one by one, or the prompt lengths."""
+    lists = {name: value for name, value in keywords.items() if isinstance(value, list) and name in TESTED}
+    points = [dict(zip(lists, point, strict=True)) for point in zip(*lists.values(), strict=True)] or [{}]
+    if prompts is None and "prompt_tokens" not in keywords:
+        prompts = PROMPTS
+        if (limit := keywords.get("context_limit")) is not None:
+            rest = keywords.get("context_tokens", 0) + keywords.get("output_tokens", OUTPUT)
+            prompts = [prompt for prompt in PROMPTS if prompt + rest <= limit] or PROMPTS[:1]
+    if prompts is not None:
+        points = [{**point, "prompt_tokens": prompt} for point in points for prompt in prompts]
+    return [{**keywords, **point} for index, point in enumerate(points) if point not in points[:index]]
+
+
+def _show_commands(estimates: Sequence[Estimate], output: Output) -> None:
+    """Only the commands that measure the same, to be copied or piped."""
+    from rooflinellm.launch.show import launch_command
+    from rooflinellm.render import Table
+
+    shown = list(dict.fromkeys(launch_command(item) for item in estimates))
+    if output.form == "table":
+        click.echo("\n".join(shown))
+        return
+    output.write(
+        tables=lambda: [Table((), (), commands=shown)],
+        payload=lambda: {"commands": shown},
+        records=lambda: [{"command": each} for each in shown],
+    )
 
 
 def _growth(model: str, hardware: str, keywords: Mapping[str, Any], first: Estimate) -> Growth:
@@ -88,7 +161,7 @@ def _growth(model: str, hardware: str, keywords: Mapping[str, Any], first: Estim
 
     most = min(first.model.max_context_tokens, keywords.get("context_limit", first.model.max_context_tokens))
     contexts = [tokens for tokens in (SHORT_CONTEXTS if most < SHORT else CONTEXTS) if tokens < most] + [most]
-    own = ("output_tokens", "context_tokens", "context_limit", "cached_tokens", "queue_s")
+    own = ("prompt_tokens", "output_tokens", "context_tokens", "context_limit", "cached_tokens", "queue_s")
     others = {name: value for name, value in keywords.items() if name not in own} | {"output_tokens": 0}
 
     # One by one, not as an array: these few cost less than numpy takes to load.
@@ -104,6 +177,7 @@ def _distinct(texts: Iterable[str]) -> list[str]:
 
 
 def _tables(estimates: Sequence[Estimate], growth: Growth, keywords: Mapping[str, Any], verbose: bool) -> list[Table]:
+    from rooflinellm.launch.show import check_commands
     from rooflinellm.render import Table
     from rooflinellm.summary import LIMIT_NOTE, basis_text, estimate_table, growth_table, operator_table
 
@@ -125,41 +199,10 @@ def _tables(estimates: Sequence[Estimate], growth: Growth, keywords: Mapping[str
         notes.append("every operator and assumption: -v")
     if any(item.memory.fits is False for item in estimates):
         notes.append("what would fit: rooflinellm fit, with the same model and hardware")
-    checks = _check_it(estimates)
+    checks = check_commands(estimates)
     if checks:
         notes.append("measure it yourself:")
     return [*tables, Table((), (), notes=notes, commands=checks)]
-
-
-def _check_it(estimates: Sequence[Estimate]) -> list[str]:
-    """The commands that measure the same on the real thing."""
-    first = estimates[0]
-    engine, _, _ = first.engine.partition(":")
-    workload = first.workload
-    lengths = ",".join(str(item.workload["prompt_tokens"]) for item in estimates if item.workload["prompt_tokens"])
-    repository = next((alias for alias in first.model.aliases if "/" in alias), first.model.id)
-    batch, context, steps = workload["batch"], workload["context_tokens"], max(workload["output_tokens"], 1)
-    prompt = max(*(item.workload["prompt_tokens"] for item in estimates), 1)
-    if engine == "llama.cpp":
-        from rooflinellm.summary import weights_text
-
-        keys, _, values = first.kv.partition("/")
-        cache = "" if first.kv == "f16" else f" -ctk {keys} -ctv {values or keys}"
-        file = f"-m {first.model.id}-{weights_text(first.weights)}.gguf{cache}"
-        if batch > 1:
-            cells = batch * max(item.workload["context_limit"] for item in estimates)
-            return [f"llama-batched-bench {file} -c {cells} -npp {lengths or 1} -ntg {steps} -npl {batch}"]
-        depth = f" -d {context}" if context else ""
-        depths = ",".join(str(context + item.workload["prompt_tokens"]) for item in estimates)
-        prefill = [f"llama-bench {file} -p {lengths} -n 0{depth}"] if lengths else []
-        return [*prefill, f"llama-bench {file} -p 0 -n {steps} -d {depths}"]
-    if engine == "vllm":
-        return [
-            f"vllm bench latency --model {repository} --input-len {prompt} --output-len {steps} --batch-size {batch}"
-        ]
-    if engine == "mlx":
-        return [f"mlx_lm.benchmark --model {repository} -p {prompt} -g {steps} -b {batch}"]
-    return []
 
 
 def _payload(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import click
 from rooflinellm.cli.files import CHARTS, target_of, write_whole
 from rooflinellm.cli.inputs import subcommand
 from rooflinellm.cli.output import Output, output_options
-from rooflinellm.cli.terminal import say
+from rooflinellm.cli.terminal import progress, say
 
 if TYPE_CHECKING:
     from rooflinellm.measurements.accuracy import ValidationResult
@@ -22,6 +23,7 @@ RESOLUTION_DPI = 120
 """Thousands of points stay below 200 kB. [pixel/inch]"""
 FITTED_TO = "results the profile was fitted to"
 GROUPINGS = ("population", "engine", "phase", "device", "model")
+LEAVE_OUT = ("series", "device")
 QUALITIES = ("A", "AB", "ABC", "B", "BC", "AC", "C")
 
 
@@ -29,6 +31,7 @@ QUALITIES = ("A", "AB", "ABC", "B", "BC", "AC", "C")
     "validate llama-bench.json",
     "validate results.csv --by device --rows rows.csv",
     "validate log.md --hardware rtx-4090 --max-error 25",
+    "validate --leave-out device",
 )
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--rows", "rows_out", metavar="OUT.csv", help="Also write a line a row, predicted or skipped and why.")
@@ -48,7 +51,13 @@ QUALITIES = ("A", "AB", "ABC", "B", "BC", "AC", "C")
 @click.option("--hardware", metavar="HARDWARE", help="The hardware, where a file does not say: '2x rtx-3090'.")
 @click.option("--weights", metavar="NAME", help="The weight format, where a file does not say.")
 @click.option("--engine", metavar="NAME", help="The engine, where a file does not say.")
-@click.option("--profile", metavar="NAME", help="Efficiency profile to score, in place of the usual one.")
+@click.option("--profile", metavar="NAME", help="Efficiency profile to score, in place of the usual one; or its file.")
+@click.option(
+    "--leave-out",
+    type=click.Choice(LEAVE_OUT),
+    metavar="series|device",
+    help="Predict each result by a fit to the others: those of other series, or of other devices.",
+)
 @output_options
 def command(
     files: tuple[str, ...], plot: str | None, by: Any, max_error: float | None, output: Output, **options: Any
@@ -57,11 +66,16 @@ def command(
 
     FILE is llama-bench, llama-batched-bench, vLLM or SGLang output, or a CSV table of results; gzipped or not. Without
     one, the results that come with the program are scored.
+
+    The usual profile was fitted to these. With --leave-out it is fitted again, in folds, each time without what it then
+    predicts: `series` says how well devices are predicted of which other results are known (a series agrees in device,
+    model, format, test and lengths), `device` how well those are of which none is. That takes a minute.
     """
     from rooflinellm.api.validate import validate
 
     target = None if plot is None else target_of(plot, "--plot", CHARTS)
-    result = validate(files or None, **options)
+    with progress("fitting") if options["leave_out"] else nullcontext() as told:
+        result = validate(files or None, progress=told, **options)
     grouping: Any = by or "population"
     output.write(
         tables=lambda: result.tables(grouping),
@@ -69,7 +83,7 @@ def command(
         records=lambda: [asdict(each) for each in result.by(grouping)],
     )
     if target is not None:
-        fitted_to = not files and options["profile"] is None
+        fitted_to = not files and options["profile"] is None and options["leave_out"] is None
         _draw(result, target, by or "engine", FITTED_TO if fitted_to else None)
     if max_error is None:
         return 0

@@ -1,0 +1,181 @@
+"""Samples as arrays: their times under a profile's factors, and how these change with each factor.
+
+The model of a sample's time is the engine's own,
+
+    t = sum over operators of  n floor + max(B / (eta_m b), min((F + F_1 T_half) / (eta_c P), F / (v V)))
+
+with each of eta_m, eta_c, v, T_half and the floor a product of factors by level (`specs.profile`). It is restated here
+for its slopes and for speed; a test holds it to the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy.sparse import csr_matrix, diags
+
+from rooflinellm import units
+from rooflinellm.calibration.samples import Entry, Sample
+from rooflinellm.efficiency.rates import value
+from rooflinellm.specs.profile import KernelGroup, Level
+
+Part = Literal["memory", "compute", "few_tokens", "half_tokens", "floor_us"]
+PARTS: tuple[Part, ...] = get_args(Part)
+
+LEVELS: Mapping[Part, tuple[Level, ...]] = {
+    "memory": ("kind", "encoding", "memory_type", "cores", "architecture", "device", "era"),
+    "compute": ("kind", "path", "encoding", "cores", "architecture", "device", "era"),
+    "few_tokens": ("encoding", "cores", "architecture"),
+    "half_tokens": ("kind",),
+    "floor_us": ("kind", "regime", "cores", "architecture", "device", "era"),
+}
+"""Levels that each part depends on, coarse to fine."""
+
+START: Mapping[Part, float] = {"memory": 0.8, "compute": 0.4, "few_tokens": 0.3, "half_tokens": 48.0, "floor_us": 10.0}
+"""Where the bases start, and what they are drawn to. In the units of `specs.profile.KernelGroup`."""
+
+CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("iq*", ("iq", "tq")),
+    ("*_k", ("q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "q8_k")),
+    ("*f*16", ("f16", "bf16")),
+)
+"""Classes that encodings are pooled in: the pattern that a profile shows, and what begins so."""
+
+Parameter = tuple[Part, Level | Literal["base"], str]
+
+
+def encoding_class(encoding: str) -> str:
+    """The pattern of the class that an encoding is pooled in; its own name where it stands alone."""
+    return next((pattern for pattern, starts in CLASSES if encoding.startswith(starts)), encoding)
+
+
+def parameters_of(entry: Entry, part: Part) -> list[Parameter]:
+    """The factors that a part of an entry is the product of."""
+    parameters: list[Parameter] = [(part, "base", "")]
+    for level in LEVELS[part]:
+        name = entry.names.get(level)
+        if name is not None:
+            parameters.append((part, level, encoding_class(name) if level == "encoding" else name))
+    return parameters
+
+
+class Design:
+    """Samples as arrays, and which factors each entry multiplies.
+
+    Parameters
+    ----------
+    samples : sequence of Sample
+        The samples.
+    index : dict of Parameter to int
+        Places of the factors; those of a sample that are not in it are 1.
+    grow : bool
+        Give every factor of the samples a place.
+    upon : KernelGroup, optional
+        What the factors are multiplied to; None starts from `START`.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        index: dict[Parameter, int],
+        *,
+        grow: bool = False,
+        upon: KernelGroup | None = None,
+    ) -> None:
+        entries = [(number, entry) for number, sample in enumerate(samples) for entry in sample.entries]
+        size = len(entries)
+
+        def column(name: str) -> Any:
+            return np.array([getattr(entry, name) for _, entry in entries])
+
+        self.launches = column("launches") * units.MICRO
+        self.memory, self.memory_step = column("memory_s"), column("memory_step_s")
+        self.tile, self.tile_step, self.tile_fixed = column("tile_s"), column("tile_step_s"), column("tile_fixed_s")
+        self.vector, self.passes = column("vector_s"), column("passes")
+        self.offsets = {part: np.zeros(size) for part in PARTS}
+        places: dict[Part, tuple[list[int], list[int]]] = {part: ([], []) for part in PARTS}
+        for row, (_, entry) in enumerate(entries):
+            for part in PARTS:
+                if upon is not None:
+                    self.offsets[part][row] = np.log(value(getattr(upon, part), entry.names))
+                for parameter in parameters_of(entry, part):
+                    place = index.setdefault(parameter, len(index)) if grow else index.get(parameter)
+                    if place is not None:
+                        places[part][0].append(row)
+                        places[part][1].append(place)
+                    elif parameter[1] == "base" and upon is None:
+                        self.offsets[part][row] = np.log(START[part])
+        width = len(index)
+        self.select = {
+            part: csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(size, width))
+            for part, (rows, columns) in places.items()
+        }
+        numbers = [number for number, _ in entries]
+        self.sum = csr_matrix((np.ones(size), (numbers, range(size))), shape=(len(samples), size))
+
+    def evaluate(self, x: Any) -> tuple[Any, dict[Part, Any]]:
+        """Predicted times of the samples, and what each entry's time grows by with the logarithm of each part. [s]"""
+        log = {part: self.select[part] @ x + self.offsets[part] for part in PARTS}
+        memory_scale = np.exp(-np.minimum(log["memory"], 0))
+        compute_scale = np.exp(-np.minimum(log["compute"], 0))
+        memory = self.memory * memory_scale
+        fixed = self.tile_fixed * np.exp(log["half_tokens"])
+        full = self.tile * compute_scale
+        tile = full + fixed * compute_scale
+        few = self.vector * np.exp(-log["few_tokens"])
+        vector = np.maximum(few, full)
+        floor = self.launches * np.exp(log["floor_us"])
+        by_vector = vector < tile
+        by_few = by_vector & (full <= few)
+        memory_s, compute_s = longer(
+            self.passes,
+            memory,
+            self.memory_step * memory_scale,
+            np.where(by_vector, vector, tile),
+            self.tile_step * compute_scale,
+        )
+        slopes: dict[Part, Any] = {
+            "memory": np.where(log["memory"] < 0, -memory_s, 0.0),
+            "compute": np.where(~by_few & (log["compute"] < 0), -compute_s, 0.0),
+            "few_tokens": np.where(by_few, -compute_s, 0.0),
+            "half_tokens": np.where(~by_vector & (compute_s > 0), fixed * compute_scale, 0.0),
+            "floor_us": floor,
+        }
+        return self.sum @ (floor + memory_s + compute_s), slopes
+
+    def jacobian(self, slopes: Mapping[Part, Any]) -> Any:
+        """Derivative of the samples' times by the logarithms of the factors. [s]"""
+        return self.sum @ sum(diags(slopes[part]) @ self.select[part] for part in PARTS)
+
+
+def longer(count: Any, a: Any, a_step: Any, b: Any, b_step: Any) -> tuple[Any, Any]:
+    """Sum of max(a + i a_step, b + i b_step) over i = 0 … count-1, apart by which of them it is.
+
+    Parameters
+    ----------
+    count : ndarray
+        Number of steps, at least 1. [-]
+    a, b : ndarray
+        The two at step 0.
+    a_step, b_step : ndarray
+        What each grows by from step to step.
+
+    Returns
+    -------
+    tuple of ndarray
+        Sums of the steps at which `a` is the longer, and of those at which `b` is; together `roofline.sum_of_max`.
+    """
+    ahead, gain = a - b, a_step - b_step
+    first_a = ahead >= 0
+    crosses = np.where(first_a, gain < 0, gain > 0)
+    reach = np.ceil(np.abs(ahead) / np.where(crosses, np.abs(gain), 1.0))
+    head = np.where(crosses, np.minimum(reach, count), count)
+
+    def total(steps: Any, first: Any, step: Any) -> Any:
+        return steps * first + step * (steps * (steps - 1) / 2)
+
+    a_head, b_head = total(head, a, a_step), total(head, b, b_step)
+    a_tail, b_tail = total(count, a, a_step) - a_head, total(count, b, b_step) - b_head
+    return np.where(first_a, a_head, a_tail), np.where(first_a, b_tail, b_head)

@@ -1,0 +1,142 @@
+"""`sweep`: how the answers change over lengths, batches, formats and what-if values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rooflinellm.cli.axes import AXES, Axis, Over, flag_of
+from rooflinellm.cli.files import CHARTS, target_of, write_whole
+from rooflinellm.cli.inputs import COUNT, as_typed, subcommand, workload_options
+from rooflinellm.cli.output import Output, output_options
+from rooflinellm.cli.terminal import say
+
+if TYPE_CHECKING:
+    from rooflinellm.api.sweep_result import Sweep
+    from rooflinellm.render import Table
+
+SIZE = (8.0, 5.0)
+"""Width and height. [inch]"""
+ROWS = 200
+"""Rows that a table shows at most."""
+RATES = {"decode": "decode.tokens_per_s", "prefill": "prefill.tokens_per_s", "ttft": "ttft_s", "tpot": "tpot_s"}
+RATES |= {"aggregate": "decode.aggregate_tokens_per_s", "e2e": "e2e_s", "energy": "energy_j_per_token"}
+
+
+@subcommand(
+    "sweep llama-3.1-8b rtx-4090 --over context=0:131072:33 -o context.png",
+    "sweep llama-3.1-8b rtx-4090 m3-max-40c --over batch=1,2,4,8,16 --context 4k",
+    "sweep qwen3-32b rtx-5090 --over weights=Q4_K_M,Q6_K,Q8_0 --over context=0,16k -f csv",
+    "sweep llama-3.1-8b rtx-4090 --over prompt=512:32768:16 -o prompt.svg --y ttft",
+)
+@click.argument("model")
+@click.argument("hardware", nargs=-1, required=True, metavar="HARDWARE...")
+@click.option(
+    "--over",
+    "axes",
+    type=Over(),
+    multiple=True,
+    required=True,
+    metavar="AXIS",
+    help="name=start:stop:count or name=a,b,c (repeatable): context, prompt, batch, weights, kv …",
+)
+@click.option("-p", "--prompt", "prompt_tokens", type=COUNT, metavar="N", help="Length of the prompt.  [default: 512]")
+@workload_options(
+    *("weights", "kv", "engine", "output_tokens", "batch", "context_tokens", "context_limit", "cached_tokens"),
+    *("prefill_chunk", "tensor_parallel", "pipeline_parallel", "expert_parallel", "data_parallel"),
+    *("gpu_layers", "cpu_moe_layers", "draft", "draft_tokens", "acceptance", "queue_s"),
+)
+@click.option("-o", "--chart", "path", metavar="FILE", help="Chart to write too: .png, .svg or .pdf.")
+@click.option("--pareto", is_flag=True, help="The chart: rate of all requests against that of each, over batch.")
+@click.option("--x", metavar="NAME", help="Axis to the right in the chart.  [default: the longest]")
+@click.option(
+    "--y", type=click.Choice([*RATES]), default="decode", metavar="NAME", help=f"In the chart: {', '.join(RATES)}."
+)
+@click.option("--plot", is_flag=True, help="Add the decode rate as a bar to each row.")
+@output_options
+def command(
+    model: str,
+    hardware: Sequence[str],
+    axes: Sequence[Axis],
+    prompt_tokens: int | None,
+    keywords: dict[str, Any],
+    path: str | None,
+    pareto: bool,
+    x: str | None,
+    y: str,
+    plot: bool,
+    output: Output,
+) -> None:
+    """How speed changes over context, batch, formats ….
+
+    A row for each combination of the axes, with first token and memory; with -o also a chart.
+    """
+    arguments = _arguments(axes, prompt_tokens, keywords)
+    target = None if path is None else target_of(path, "--chart", CHARTS)
+    along = None if x is None else AXES.get(x, x)
+    if (x is not None or pareto) and target is None:
+        raise click.UsageError("--x and --pareto describe a chart; name its file with -o")
+    if along is not None and along not in {axis.keyword for axis in axes}:
+        raise click.UsageError(f"--x: '{x}' is not one of the axes of --over")
+    from rooflinellm.api.sweep import sweep
+    from rooflinellm.errors import RooflineWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RooflineWarning)  # said below
+        found = sweep(model, hardware[0] if len(hardware) == 1 else list(dict.fromkeys(hardware)), **arguments)
+    for text in found.warnings:
+        say("warning", as_typed(text))
+    chart = {}
+    if target is not None:
+        from matplotlib.figure import Figure
+
+        from rooflinellm import plotting
+
+        figure = Figure(figsize=SIZE, layout="constrained")
+        if pareto:
+            drawn = plotting.pareto(found, ax=figure.subplots())
+        else:
+            drawn = plotting.sweep(found, x=along, y=RATES[y], ax=figure.subplots())
+        write_whole(target, "--chart", lambda file: plotting.save(drawn, file))
+        chart = {"file": path, "description": plotting.describe(drawn)}
+    output.write(
+        tables=lambda: _tables(found, chart, plot),
+        payload=lambda: {**found.to_dict(), **({"chart": chart} if chart else {})},
+        records=found.to_records,
+    )
+
+
+def _arguments(axes: Sequence[Axis], prompt_tokens: int | None, keywords: dict[str, Any]) -> dict[str, Any]:
+    """Keywords of the library, each given once."""
+    arguments = dict(keywords) | ({} if prompt_tokens is None else {"prompt_tokens": prompt_tokens})
+    overrides = dict(arguments.get("overrides", {}))
+    seen = set()
+    for axis in axes:
+        path = "." in axis.keyword
+        if axis.keyword in seen:
+            raise click.UsageError(f"--over: {axis.keyword} is given twice")
+        if axis.keyword in (overrides if path else arguments):
+            option = "--set" if path else flag_of(axis.keyword)
+            raise click.UsageError(f"--over {axis.keyword} and {option} exclude each other")
+        seen.add(axis.keyword)
+        if path:
+            overrides[axis.keyword] = list(axis.values)
+            arguments["overrides"] = overrides
+        else:
+            arguments[axis.keyword] = list(axis.values)
+    return arguments
+
+
+def _tables(found: Sweep, chart: dict[str, Any], plot: bool) -> list[Table]:
+    from rooflinellm.render import Table
+
+    table = found.table(most=ROWS, bars=plot)
+    notes = [note for note in table.notes if not note.startswith("warning: ")]
+    tables = [replace(table, notes=notes)]
+    if chart:
+        tables.append(Table((), (), chart["file"], [chart["description"]]))
+    return tables
