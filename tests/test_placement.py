@@ -261,6 +261,7 @@ def test_a_drive_is_the_slowest_place() -> None:
     roomy, tight = (ask(rig, "llama-3.3-70b", weights="Q4_K_M") for rig in rigs)
     parts = held(tight)
     assert tight.memory.fits is True
+    assert tight.memory.usable_bytes == sum(part.usable_bytes for part in parts.values()) >= tight.memory.total_bytes
     assert parts["disk"].layers > 0 and parts["host"].layers > 0
     assert parts["host"].bytes <= 16 * 2**30
     # As few layers as need be: one more in memory would not fit.
@@ -278,9 +279,25 @@ def test_a_drive_is_the_slowest_place() -> None:
 
 
 def test_without_room_anywhere_it_does_not_fit() -> None:
-    found = ask("rtx-4090 + 7950x + ddr5-5600x2@8GiB", "llama-3.3-70b")
-    assert found.memory.fits is False
-    assert any("does not fit" in text for text in found.warnings)
+    small, roomy = (ask(f"rtx-4090 + 7950x + ddr5-5600x2@{size}GiB", "llama-3.3-70b") for size in (8, 128))
+    assert (small.memory.fits, roomy.memory.fits) == (False, True)
+    assert any("does not fit" in text for text in small.warnings)
+    assert any("the host is too small" in text for text in small.assumptions)
+    # The answer is as if the host were larger, so that it does not jump where it gets too small.
+    assert small.workload["gpu_layers"] == roomy.workload["gpu_layers"]
+    assert ends(small.decode.time_s) == ends(roomy.decode.time_s)
+
+
+@pytest.mark.parametrize("host", ["ddr5-5600x2@32GiB", "ddr5-5600x2@16GiB + nvme-gen4@2TB"])
+def test_a_context_that_fits_nowhere_is_not_faster(host: str) -> None:
+    rates = [
+        ask(f"rtx-4090 + 7950x + {host}", "llama-3.3-70b", weights="Q4_K_M", context_tokens=context)
+        for context in (0, 8192, 32_768, 65_536, 131_000)
+    ]
+    assert (rates[0].memory.fits, rates[-1].memory.fits) == (True, False)
+    assert all(
+        more.decode.tokens_per_s.expected < fewer.decode.tokens_per_s.expected for fewer, more in pairwise(rates)
+    )
 
 
 # ----------------------------------------------------------------------------------------------- unequal devices, links
@@ -394,7 +411,6 @@ WRONG: dict[str, tuple[str, dict[str, Any], str, str]] = {
         f"rtx-4090 + {RAM}", {"model": MIXTURE, "cpu_moe_layers": 25}, "cpu_moe_layers", "from 0 to 24"),
     "no host": ("rtx-4090", {"gpu_layers": 3}, "hardware 'nvidia-geforce-rtx-4090'", "+ ddr5-5600x2@64GiB"),
     "no host for a cache": ("rtx-4090", {"options": rl.Options(kv_on_host=True)}, "hardware", "+ ddr5-5600x2@64GiB"),
-    "a processor alone": (f"7950x + {RAM}", {"gpu_layers": 3}, "gpu_layers", "no device beside"),
     "exllamav2": (
         f"rtx-4090 + {RAM}", {"engine": "exllamav2", "weights": "exl2_4", "gpu_layers": 3}, "gpu_layers", "llama.cpp"),
     "mlx": ("m3-max-40c", {"engine": "mlx", "weights": "mlx-4bit", "gpu_layers": 3}, "gpu_layers", "llama.cpp"),
@@ -404,6 +420,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "negative parts": ("2x rtx-3090", {"options": rl.Options(tensor_split=(2.0, -1.0))}, "tensor_split", "part"),
     "parts that are no numbers": (
         "2x rtx-3090", {"options": rl.Options(tensor_split=(1.0, float("nan")))}, "tensor_split", "part"),
+    "parts in words": ("2x rtx-3090", {"options": rl.Options(tensor_split=("1", "1"))}, "tensor_split", "part"),
+    "one part": ("2x rtx-3090", {"options": rl.Options(tensor_split=5)}, "tensor_split", "part"),
 }  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import numbers
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,7 +48,7 @@ def choose_placement(
 
     Without a wish, everything is on the devices if it fits there, or if there is no host; else the fastest of the
     placements that fit: as many whole layers on the devices as they hold, or all layers but the experts of as few as
-    need be.
+    need be. Where the host is too small for each of them, it is as if it were not.
 
     Parameters
     ----------
@@ -81,7 +82,9 @@ def choose_placement(
     found = search.best(wish)
     if found is None:
         return _placed(plan, allocation, wish, ())
-    return _placed(settled.plan(found), allocation, found, (_words(settled, found),))
+    fits = search.fits(found)
+    how = "the fastest that fits, by search" if fits else "all that the device holds; the host is too small"
+    return _placed(settled.plan(found), allocation, found, (f"{_words(settled, found)} ({how})",))
 
 
 def _wish(settled: Settled, gpu_layers: Any, cpu_moe_layers: Any) -> Offload:
@@ -102,8 +105,7 @@ def _wish(settled: Settled, gpu_layers: Any, cpu_moe_layers: Any) -> Offload:
     parts = options.tensor_split
     if parts is not None:
         devices = settled.system.device_count
-        good = len(parts) == devices and all(0 <= part < math.inf for part in parts) and sum(parts) > 0
-        if not good:
+        if not _are_parts(parts, devices):
             raise InvalidRequest(
                 f"{parts!r:.60} is not a part for each of {devices} devices, in numbers from 0 on",
                 where="tensor_split",
@@ -116,6 +118,13 @@ def _wish(settled: Settled, gpu_layers: Any, cpu_moe_layers: Any) -> Offload:
         cache_on_host=options.kv_on_host and not host_itself,
         shares=None if parts is None else tuple(float(part) for part in parts),
     )
+
+
+def _are_parts(parts: Any, devices: int) -> bool:
+    """Whether it is a number from 0 on for each device, of which one is not 0."""
+    if not isinstance(parts, Sequence) or len(parts) != devices:
+        return False
+    return all(isinstance(part, numbers.Real) and 0 <= float(part) < math.inf for part in parts) and sum(parts) > 0
 
 
 def _layers(name: str, value: Any, most: int, known: str) -> int:
@@ -162,7 +171,7 @@ def _words(settled: Settled, offload: Offload) -> str:
         parts.append(f"the experts of {offload.cpu_moe_layers} layers on the host")
     if offload.disk_layers:
         parts.append(f"{offload.disk_layers} of these layers on the drive")
-    return f"placement: {'; '.join(parts)} (the fastest that fits, by search)"
+    return f"placement: {'; '.join(parts)}"
 
 
 class _Search:
@@ -189,9 +198,15 @@ class _Search:
         return every(fits_devices(self.settled.plan(offload), self.sequences, self.limit, self.allocation))
 
     def best(self, wish: Offload) -> Offload | None:
-        """The fastest placement that fits, None where none does."""
-        candidates = [self._whole_layers(wish), self._experts(wish)]
-        able = [each for each in map(self._on_drive, filter(None, candidates)) if each is not None]
+        """The fastest placement that fits, or where none does the fastest of which the devices hold their part.
+
+        None where they hold no part at all.
+        """
+        candidates = [each for each in (self._whole_layers(wish), self._experts(wish)) if each is not None]
+        able = [each for each in map(self._on_drive, candidates) if each is not None]
+        if not able:
+            most = 0 if self.settled.system.disk is None else self.layers
+            able = [replace(each, disk_layers=most) for each in candidates]
         return min(able, key=self._step_s, default=None)
 
     def _whole_layers(self, wish: Offload) -> Offload | None:

@@ -220,10 +220,10 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
 
 
 def _total_usable(plan: Plan) -> int | None:
-    """Memory of the devices, and of the host where it takes part in a pass. [byte]"""
+    """Memory of the devices, and of the host and a drive where they take part in a pass. [byte]"""
     total = 0
     for stage in plan.stages:
-        if stage.tier == "device" or (stage.tier == "host" and stage.kernels):
+        if stage.tier == "device" or stage.kernels:
             usable = usable_bytes(plan, stage)
             if usable is None:
                 return None

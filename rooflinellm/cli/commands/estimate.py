@@ -192,7 +192,8 @@ def _tables(estimates: Sequence[Estimate], growth: Growth, keywords: Mapping[str
             tables += [replace(table, title=prompt + table.title) for table in details]
         said = dict.fromkeys(text for item in estimates for text in item.assumptions)
         tables.append(Table((), (), "assumptions", [f"- {text}" for text in said]))
-    notes = [f"basis: {basis_text(first.decode.time_s.basis)}", LIMIT_NOTE]
+    chosen = dict.fromkeys(text for item in estimates for text in item.assumptions if text.startswith("placement: "))
+    notes = [f"basis: {basis_text(first.decode.time_s.basis)}", LIMIT_NOTE, *_distinct(chosen)]
     if replaced := keywords.get("overrides"):
         notes.append("what if: " + ", ".join(f"{path} = {value}" for path, value in replaced.items()))
     if not verbose:
