@@ -721,12 +721,16 @@ def test_experts_on_a_host_of_several_sockets() -> None:
 
 def test_old_builds_count_the_cache_as_layers() -> None:
     # ggml-org/llama.cpp, pull request 4309: before it, values and keys were two more layers behind the head.
-    old, new = (
-        resolve(local(RTX3090, ngl=33, source_date=date, test_kind="decode", tokens_per_s=60))
+    # Only with all of them on the device did the cache go there.
+    found = [
+        resolve(local(RTX3090, ngl=layers, source_date=date, test_kind="decode", tokens_per_s=60))
         for date in ("2023-09-06", "2024-05-01")
-    )
-    assert isinstance(old, Resolved) and isinstance(new, Resolved)
-    assert (old.offload, new.offload) == (Offload(cache_on_host=True), None)
+        for layers in (20, 33, 35)
+    ]
+    assert [each.offload for each in found if isinstance(each, Resolved)] == [
+        Offload(gpu_layers=20, cache_on_host=True), Offload(cache_on_host=True), None,
+        Offload(gpu_layers=20), None, None,
+    ]  # fmt: skip
 
 
 SKIPPED: dict[str, tuple[Row, str]] = {

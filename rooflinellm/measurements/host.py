@@ -101,11 +101,11 @@ def _gpu_layers(row: Row, layers: int) -> int | None:
 
 
 def _cache_on_host(row: Row, layers: int) -> bool:
-    """Whether the cache stays on the host: as asked, or in old builds, which counted its two halves as layers."""
+    """Whether the cache stays on the host: as asked, or in old builds, which moved it last of all."""
     if (row.extra or {}).get("no_kv_offload"):
         return True
     text, date = (row.ngl or "").strip(), row.source_date or ""
-    return text.isdigit() and layers < int(text) < layers + CACHE_LAYERS and date[:7] < CACHE_COUNTED_UNTIL
+    return text.isdigit() and int(text) < layers + CACHE_LAYERS and "" < date[:7] < CACHE_COUNTED_UNTIL
 
 
 def _expert_layers(row: Row, model: ModelSpec) -> int:
