@@ -255,6 +255,17 @@ def test_memory_without_a_capacity_leaves_open_whether_it_fits() -> None:
     assert ask("rtx-3060-12gb + ddr5-5600x2", weights="F16", gpu_layers=32).memory.fits is False
 
 
+@pytest.mark.parametrize("model", [DENSE, MIXTURE])
+def test_a_board_of_two_processors_reads_the_memory_of_both(model: str) -> None:
+    boards = ("xeon-platinum-8480plus + ddr5-4800x8@256GiB", "2x xeon-platinum-8480plus + ddr5-4800x16@512GiB")
+    one, two = (step(f"rtx-4090 + {board}", model, context_tokens=8192, gpu_layers=0).time_s for board in boards)
+    held_by_a_cache = 105 * 2**20 / (2 * 307.2e9)
+    assert two.ideal == pytest.approx(one.ideal / 2 - held_by_a_cache)
+    assert one.expected / 2 <= two.expected < one.expected
+    alone = step(boards[1], model, context_tokens=8192).time_s
+    assert ends(two) == ends(alone)
+
+
 def test_a_drive_is_the_slowest_place() -> None:
     small = "ddr5-5600x2@16GiB"
     rigs = (f"rtx-4090 + 7950x + {RAM}", f"rtx-4090 + 7950x + {small} + nvme-gen4@2TB")

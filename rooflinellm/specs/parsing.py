@@ -426,6 +426,8 @@ def _assemble(
     host_label = cpus[0] if accelerators and cpus else None
     number, device = devices[computing[0]]
     name = " + ".join(_counted(*devices[label]) for label in computing)
+    if device.kind == "cpu" and Network not in beside:
+        number, device = 1, device.with_sockets(number)  # of one board, and one machine to what runs on it
     host, host_cpu = memory, None
     if host_label is not None:
         sockets, processor = devices[host_label]
