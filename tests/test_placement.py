@@ -261,7 +261,9 @@ def test_a_board_of_two_processors_reads_the_memory_of_both(model: str) -> None:
     one, two = (step(f"rtx-4090 + {board}", model, context_tokens=8192, gpu_layers=0).time_s for board in boards)
     held_by_a_cache = 105 * 2**20 / (2 * 307.2e9)
     assert two.ideal == pytest.approx(one.ideal / 2 - held_by_a_cache)
-    assert one.expected / 2 <= two.expected < one.expected
+    assert one.expected / 2 <= two.expected
+    if model == DENSE:  # launches on more cores take longer, which a few experts do not make up for
+        assert two.expected < one.expected
     alone = step(boards[1], model, context_tokens=8192).time_s
     assert ends(two) == ends(alone)
 
