@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from rooflinellm._numeric import maximum, where
 from rooflinellm.engine.memory import Allocation, memory_plan
+from rooflinellm.engine.phases import decode_interval, prefill_interval
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request, decode_time, path_key, phase, prefill_time, time_prediction
 from rooflinellm.engine.speculation import speculation_result, speculative_time
@@ -73,8 +74,8 @@ def answer(
     prefill = prefill_time(plan, request)
     decode_of = decode_time if request.speculation is None else speculative_time
     decode = decode_of(plan, request, shown_steps)
-    prefill_s = time_prediction(prefill, plan.prefill_interval, rates.basis)
-    width = plan.decode_interval(sequences)
+    prefill_s = time_prediction(prefill, prefill_interval(plan, prefill), rates.basis)
+    width = decode_interval(plan, decode, sequences)
     rated_s = time_prediction(decode, width, rates.basis)
     tpot = rated_s.scaled(1 / shown_steps)
     decode_s = rated_s.scaled(where(steps > 0, 1, 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,7 +48,7 @@ class PhaseTime:
     """Times and totals of a phase; the raw material of a `Phase`.
 
     `expected_scale` is how many devices work at the same time in the expectation, on average. Cycles of speculation are
-    sums over named `parts`, each `repeats` times. [-]
+    sums over named `parts`, each `repeats` times; choosing their tokens takes `sampling_s` on top. [-], [s]
     """
 
     ideal_s: Any
@@ -67,6 +67,7 @@ class PhaseTime:
     overlap: Overlap
     parts: tuple[tuple[str, PhaseTime], ...] = ()
     repeats: Any = 1
+    sampling_s: Any = 0.0
 
 
 def phase_time(
@@ -138,6 +139,29 @@ def phase_time(
         pass_tokens=int(largest(run.tokens for run in expected_passes.packed)),
         overlap=overlap,
     )
+
+
+def decode_interval(plan: Plan, time: PhaseTime, sequences: Any) -> Any:
+    """Factor between the expected decode time and either end of its interval. [-]
+
+    Of several stages each counts by its share of the time: the factors' logarithms are averaged.
+    """
+    return _spread(time, plan, lambda stage: stage.rates.decode_interval(sequences))
+
+
+def prefill_interval(plan: Plan, time: PhaseTime) -> Any:
+    """The same for prefill; weights that are copied to the device are multiplied there."""
+    return _spread(time, plan, lambda stage: (plan.main if stage.stream else stage).rates.prefill_interval)
+
+
+def _spread(time: PhaseTime, plan: Plan, factor: Callable[[Stage], Any]) -> Any:
+    if len(time.stages) <= 1:
+        return factor(time.stages[0].stage if time.stages else plan.main)
+    total: Any = sum(stage.expected_s for stage in time.stages)
+    spread: Any = 1.0
+    for stage in time.stages:
+        spread = spread * factor(stage.stage) ** divide(stage.expected_s, total)
+    return spread
 
 
 def _together(stages: Sequence[StageTime]) -> Any:

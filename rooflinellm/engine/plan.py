@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rooflinellm._numeric import most
 from rooflinellm.efficiency.rates import Rates
 from rooflinellm.engine.layout import Layout
 from rooflinellm.operators.graph import Kind
@@ -344,15 +343,6 @@ class Plan:
     def rates(self) -> Rates:
         """Efficiencies of what the engine runs on."""
         return self.main.rates
-
-    def decode_interval(self, sequences: Any) -> Any:
-        """Factor between the expected decode time and either end of its interval: the widest of all stages. [-]"""
-        return most(stage.rates.decode_interval(sequences) for stage in self._running)
-
-    @property
-    def prefill_interval(self) -> float:
-        """Factor between the expected prefill time and either end of its interval: the widest of all stages. [-]"""
-        return max(stage.rates.prefill_interval for stage in self._running)
 
     @property
     def _running(self) -> tuple[Stage, ...]:

@@ -209,17 +209,25 @@ def _rows(plan: Plan, time: PhaseTime) -> Iterator[OperatorCost]:
             for kernel, item, expectation in zip(stage.stage.kernels, stage.works, stage.expectations, strict=True):
                 yield _operator_cost(stage, kernel, item, expectation, part, prefix, time)
     if plan.crossings:
-        yield OperatorCost(
-            name="copies between places",
-            count=sum(crossing.count for crossing in plan.crossings),
-            flops=0,
-            read_bytes=0,
-            compute_path="",
-            time_s=time.crossing_s,
-            bound="link",
-            share_of_expected=divide(time.crossing_s, time.expected_s),
-            percent_of_ideal=0.0,
-        )
+        count = sum(crossing.count for crossing in plan.crossings)
+        yield _beside("copies between places", count, time.crossing_s, "link", time)
+    if time.parts:
+        yield _beside("choosing drafted tokens", 1, time.sampling_s, "overhead", time)
+
+
+def _beside(name: str, count: int, seconds: Any, bound: str, time: PhaseTime) -> OperatorCost:
+    """A row of something that multiplies nothing and reads no weights."""
+    return OperatorCost(
+        name=name,
+        count=count,
+        flops=0,
+        read_bytes=0,
+        compute_path="",
+        time_s=seconds,
+        bound=bound,
+        share_of_expected=divide(seconds, time.expected_s),
+        percent_of_ideal=0.0,
+    )
 
 
 def _advertised_compute_s(time: PhaseTime) -> Any:

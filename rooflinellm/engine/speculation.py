@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from rooflinellm import units
 from rooflinellm._numeric import divide, maximum, mean, plain
 from rooflinellm.engine.acceptance import alpha_of_share, tokens_per_cycle
 from rooflinellm.engine.evaluate import Passes, Run
@@ -47,7 +48,10 @@ def speculative_time(plan: Plan, request: Request, steps: Any) -> PhaseTime:
     tokens. With a stated amortisation a, verifying takes T_1 (1 + (1 - a) gamma) in the expectation. The cache grows by
     E a cycle, and all cycles are counted at the middle one's.
 
-        T = steps / E (gamma T_draft + T_verify(gamma + 1))
+        T = steps / E (gamma T_draft + T_verify(gamma + 1) + T_choose)
+
+    Choosing a token from its logits is part of every step; here only those tokens are counted that drafting and
+    verifying choose beyond one.
 
     Parameters
     ----------
@@ -76,19 +80,12 @@ def speculative_time(plan: Plan, request: Request, steps: Any) -> PhaseTime:
     if plan.drafter is not None and plan.drafter.plan is not None and how.draft_steps:
         run = Run(request.sequences, 1, how.draft_steps, middle)
         parts.append(("draft: ", _passes(plan.drafter.plan, request, run)))
-    totals = (
-        "ideal_s",
-        "expected_s",
-        "floor_s",
-        "crossing_s",
-        "compute_s",
-        "memory_s",
-        "link_s",
-        "flops",
-        "read_bytes",
-    )
-    summed = {name: cycles * sum(getattr(part, name) for _, part in parts) for name in totals}
-    return replace(verify, **summed, parts=tuple(parts), repeats=cycles)
+    summed = {name: cycles * sum(getattr(part, name) for _, part in parts) for name in _TOTALS}
+    chosen = how.draft_tokens + (how.draft_steps if len(parts) > 1 else 0)
+    logit_s = plan.engine.sampling_ns_per_logit * units.NANO
+    sampling = cycles * request.sequences * chosen * plan.model.vocabulary * logit_s
+    summed["expected_s"] = summed["expected_s"] + sampling
+    return replace(verify, **summed, parts=tuple(parts), repeats=cycles, sampling_s=sampling)
 
 
 _TOTALS = (

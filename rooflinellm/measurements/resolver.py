@@ -11,6 +11,7 @@ from rooflinellm import units
 from rooflinellm.engine.placement import Offload
 from rooflinellm.errors import RooflineError
 from rooflinellm.measurements.cpu import rented_cpu, threads_per_core
+from rooflinellm.measurements.drafts import Drafts, drafts_of
 from rooflinellm.measurements.host import Host, host_of, network_of, offload_of
 from rooflinellm.measurements.local import local_workload
 from rooflinellm.measurements.names import Names, default_names, quant_in
@@ -66,6 +67,8 @@ class Resolved:
         Whether the system's figures are a bound. A rented CPU's measured bandwidth is none.
     offload : Offload or None
         What stays on the host.
+    drafts : Drafts or None
+        What is drafted, by the model's own module.
     """
 
     model: ModelSpec
@@ -79,6 +82,7 @@ class Resolved:
     build: str | None = None
     bounded: bool = True
     offload: Offload | None = None
+    drafts: Drafts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,7 @@ def _resolve(row: Row, names: Names) -> Resolved:
             raise SkipRow(reason)
     if not row.engine:
         raise SkipRow("the row does not name an engine")
+    drafts = drafts_of(row)
     engine = names.engine(row.engine)
     model = names.model((row.hf_model_id, row.model), row.params_b)
     _check_parameters(row, model)
@@ -177,14 +182,13 @@ def _resolve(row: Row, names: Names) -> Resolved:
         build=build,
         bounded=bounded and workload.bounded,
         offload=offload,
+        drafts=drafts,
     )
 
 
 def _not_modelled(row: Row) -> Iterator[tuple[bool, str]]:
     """What this library does not model yet, each with the words it is counted under."""
     kind, note, extra = row.test_kind or "", row.note or "", row.extra or {}
-    speculates = kind.startswith("spec_decode") or bool(extra.get("speculation"))
-    yield speculates or _SPECULATIVE.search(row.kv_type or "") is not None, "speculative decoding is not modelled yet"
     yield kind.endswith("_disagg"), "disaggregated prefill and decode is not modelled yet"
     yield kind == "energy", "energy is not a speed"
     beside = kind != "offload_decode" and "offload" in extra
@@ -199,7 +203,6 @@ def _not_modelled(row: Row) -> Iterator[tuple[bool, str]]:
 
 
 _TENSOR_PARALLEL = re.compile(r"\btp=(?!1\b)[0-9]+")
-_SPECULATIVE = re.compile(r"spec|mtp|dflash|eagle", re.IGNORECASE)
 
 
 def _check_parameters(row: Row, model: ModelSpec) -> None:
