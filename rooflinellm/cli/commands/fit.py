@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rooflinellm.cli.inputs import COUNT, as_typed, subcommand, workload_options
+from rooflinellm.cli.inputs import COUNT, PLACING, as_typed, subcommand, workload_options
 from rooflinellm.cli.output import Output, output_options
 from rooflinellm.cli.terminal import say
 
@@ -32,7 +32,7 @@ ANSWER_IS_NO = 1
 )
 @workload_options(
     *("weights", "kv", "engine", "batch", "tensor_parallel", "pipeline_parallel", "expert_parallel"),
-    *("data_parallel", "gpu_layers", "cpu_moe_layers", "draft"),
+    *("data_parallel", *PLACING, "draft"),
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show every format of the engine.")
 @output_options
