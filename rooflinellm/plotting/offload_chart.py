@@ -11,6 +11,7 @@ from typing import Any, Literal
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from rooflinellm._numeric import is_array
 from rooflinellm.api import lookup
 from rooflinellm.api.estimate import estimate
 from rooflinellm.errors import InvalidRequest, RooflineWarning
@@ -72,6 +73,9 @@ def offload(
     for name in ("gpu_layers", "cpu_moe_layers"):
         if estimate_kwargs.get(name) is not None:
             raise InvalidRequest("the chart shows all placements; leave it out", where=name)
+    for name, value in (*estimate_kwargs.items(), *(estimate_kwargs.get("overrides") or {}).items()):
+        if is_array(value) or isinstance(value, list | tuple):
+            raise InvalidRequest("a chart has one request; give a single value", where=name)
     spec, system = lookup.model(model), lookup.system(hardware)
     mixture = any(getattr(block.ffn, "kind", "") == "moe" for block in spec.layers)
     if of not in (None, "layers", "experts"):
