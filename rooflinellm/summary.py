@@ -453,6 +453,8 @@ def placement_table(memory: MemoryPlan) -> Table:
 def explain_estimate(estimate: Estimate) -> str:
     """Where each number of an estimate comes from, in words."""
     lines = [estimate_table([estimate]).to_text(), ""]
+    if is_placed(estimate):
+        lines += [place_table(estimate).to_text(), ""]
     for phase in (estimate.prefill, estimate.decode):
         lines += [operator_table(phase).to_text(), ""]
     lines += [*(f"- {text}" for text in estimate.assumptions)]

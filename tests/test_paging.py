@@ -51,6 +51,8 @@ def test_a_measured_cliff_is_within_the_interval(
     # The bound knows nothing of paging, and what limits the step is the link.
     assert paged.decode.tokens_per_s.ideal == resident.decode.tokens_per_s.ideal
     assert max(paged.decode.operators, key=lambda item: item.time_s).bound == "link"
+    assert any(text.startswith("paging: 100% of the compute buffer, 93% of state") for text in paged.assumptions)
+    assert not any(text.startswith("paging") for text in resident.assumptions)
 
 
 def test_the_cliff_is_a_step_and_then_flat() -> None:

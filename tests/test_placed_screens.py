@@ -231,6 +231,19 @@ def test_more_memory_of_the_host_would_hold_it(run: Any) -> None:
     assert max(map(len, answer.out.splitlines())) <= 80
 
 
+def test_a_wish_that_does_not_fit(run: Any) -> None:
+    result = fit("llama-3.3-70b", RIG, gpu_layers=60)
+    assert result.fits is False
+    assert result.alternatives[0].hardware == rl.system(RIG).id
+    assert run("fit", "llama-3.3-70b", RIG, "--gpu-layers", "60").code == 1
+    assert run("fit", "llama-3.3-70b", RIG, "--gpu-layers", "40").code == 0
+
+
+def test_explain_shows_places() -> None:
+    assert "decode, by place" in rl.estimate("llama-3.3-70b", RIG).explain()
+    assert "decode, by place" not in rl.estimate("llama-3.1-8b", RIG).explain()
+
+
 def test_a_host_of_unknown_memory_is_asked_for(run: Any) -> None:
     answer = run("fit", "llama-3.3-70b", "rtx-4090 + ddr5-6000x2")
     assert answer.code == 1

@@ -537,7 +537,8 @@ def _candidates(system: SystemSpec, needed: int) -> Iterator[tuple[int, Iterable
         before, _, behind = system.name.partition(host.name)
         rest = behind.partition(" + ")[1:]
         larger = [size for size in HOST_GIB if size * GIB > host.capacity_bytes]
-        yield 1, [f"{before}{host.name}@{size}GiB{''.join(rest)}" for size in larger]
+        # Without a wish for a placement the same may do.
+        yield 1, [system, *(f"{before}{host.name}@{size}GiB{''.join(rest)}" for size in larger)]
     if device.usable_bytes and device.kind in ("gpu", "accelerator"):
         least = max(-(-needed // device.usable_bytes), system.count + 1)
         more = [count for count in COUNTS if count >= least]

@@ -39,7 +39,7 @@ ANSWER_IS_NO = 1
 def command(
     model: str, hardware: str, context_limit: int, keywords: dict[str, Any], verbose: bool, output: Output
 ) -> int:
-    """Whether it fits, in which formats, or on what instead.
+    """Whether it fits, in which formats and with what on the host, or on what instead.
 
     The exit code is 1 where it does not fit, or where the capacity is not known.
     """
