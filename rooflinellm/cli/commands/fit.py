@@ -19,6 +19,7 @@ ANSWER_IS_NO = 1
 @subcommand(
     "fit llama-3.3-70b rtx-4090 --context 16k",
     "fit gpt-oss-120b m3-max-40c@96GiB && echo it fits",
+    "fit llama-3.3-70b 'rtx-4090 + ddr5-6000x2@64GiB' --reserve 1",
     "fit qwen3-32b '2x rtx-3090' --weights Q6_K --kv q8_0 --json",
 )
 @click.argument("model")
@@ -39,7 +40,9 @@ ANSWER_IS_NO = 1
 def command(
     model: str, hardware: str, context_limit: int, keywords: dict[str, Any], verbose: bool, output: Output
 ) -> int:
-    """Whether it fits, in which formats and with what on the host, or on what instead.
+    """Whether it fits, in which formats, or on what instead.
+
+    Where the hardware names a host, the fastest placement that fits is found: which layers or experts stay there.
 
     The exit code is 1 where it does not fit, or where the capacity is not known.
     """
