@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm._numeric import every, is_array, largest
-from rooflinellm.api.arguments import count, scalar_count
+from rooflinellm.api.arguments import count, one_of, scalar_count
 from rooflinellm.api.plans import Settled
 from rooflinellm.engine.memory import Allocation, fits_devices, memory_plan
+from rooflinellm.engine.paging import paged
 from rooflinellm.engine.placement import Offload
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request, decode_time
@@ -48,7 +49,8 @@ def choose_placement(
 
     Without a wish, everything is on the devices if it fits there, or if there is no host; else the fastest of the
     placements that fit: as many whole layers on the devices as they hold, or all layers but the experts of as few as
-    need be. Where the host is too small for each of them, it is as if it were not.
+    need be. Where the host is too small for each of them, it is as if it were not. Where the driver is to page, it is
+    asked to hold all of the wish.
 
     Parameters
     ----------
@@ -74,6 +76,9 @@ def choose_placement(
     asked = gpu_layers is not None or cpu_moe_layers is not None
     plan = settled.plan(wish)
     allocation = _allocation(settled, plan)
+    if settled.options.overcommit is not None:
+        one_of("overcommit", settled.options.overcommit, ("paging",))
+        return _placed(paged(plan, request.sequences, limit, allocation), allocation, wish, ())
     if asked or settled.engine.offload is None or settled.system.host is None or settled.system.device.kind == "cpu":
         return _placed(plan, allocation, wish, ())
     search = _Search(settled, request, limit, allocation)

@@ -7,9 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm._numeric import divide, largest, maximum, minimum, most, where
+from rooflinellm.efficiency.rates import FEW_TOKENS
 from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work, expect, ideal_memory_s, moved_bytes, work
-from rooflinellm.engine.plan import Crossing, Kernel, Plan, Stage, Stream
+from rooflinellm.engine.plan import Crossing, Kernel, Plan, Spill, Stage, Stream
 from rooflinellm.roofline import Overlap
+
+ACTIVATION_READS = 4
+"""How often products of many tokens read a paged activation, which no cache keeps for the next tile of weights.
+
+An RTX 3080 whose driver paged its compute buffer took 10.3, 11.0 and 15.2 ms longer for each token of prompts of 417,
+1,641 and 6,538 tokens, or 130 to 190 MB at 12.6 GB/s, of 38 MB of activations (sudoingX/qwen38-mtp,
+sweeps/rtx-3090.md). [-]
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +164,12 @@ def prefill_interval(plan: Plan, time: PhaseTime) -> Any:
 
 
 def _spread(time: PhaseTime, plan: Plan, factor: Callable[[Stage], Any]) -> Any:
-    if len(time.stages) <= 1:
-        return factor(time.stages[0].stage if time.stages else plan.main)
     total: Any = sum(stage.expected_s for stage in time.stages)
-    spread: Any = 1.0
-    for stage in time.stages:
-        spread = spread * factor(stage.stage) ** divide(stage.expected_s, total)
-    return spread
+    spread: Any = 1.0 if len(time.stages) > 1 else factor(time.stages[0].stage if time.stages else plan.main)
+    if len(time.stages) > 1:
+        for stage in time.stages:
+            spread = spread * factor(stage.stage) ** divide(stage.expected_s, total)
+    return most([spread, *(stage.stage.spill.spread for stage in time.stages if stage.stage.spill is not None)])
 
 
 def _together(stages: Sequence[StageTime]) -> Any:
@@ -193,7 +201,9 @@ def _stage_time(stage: Stage, ideal_passes: Passes, expected_passes: Passes, ske
     )
     # What a drive delivers lands in memory and is read there; what a device fetches it may take as it arrives.
     read: Any = sum(item.read_bytes for item in works) - (copied if stage.tier == "host" else 0)
-    if stage.stream is None:
+    if stage.spill is not None:
+        expectations = tuple(_paged(kernel, stage.spill, expected_passes, skew) for kernel in stage.kernels)
+    elif stage.stream is None:
         expectations = tuple(expect(kernel, expected_passes, skew) for kernel in stage.kernels)
     else:
         expectations = tuple(
@@ -260,6 +270,27 @@ def _streamed(kernel: Kernel, there: Kernel | None, stream: Stream, passes: Pass
             )
         )
     return total
+
+
+def _paged(kernel: Kernel, spill: Spill, passes: Passes, skew: Any) -> Expectation:
+    """Time of an operator of whose content a share lies in system memory: its own, and what it reads over the link.
+
+        T = T_resident + (w_W W + w_C C + w_S 2 S + w_A r A) / b_link
+
+    W, C, S and A are the bytes of weights, cache, state and activations that its passes move, w the shares of each in
+    system memory, and r how often activations are read, see `ACTIVATION_READS`.
+    """
+    own = expect(kernel, passes, skew)
+    crossed: Any = 0.0
+    for packed, by_sequence in zip(passes.packed, passes.by_sequence, strict=True):
+        share = spill.cache if kernel.kind == "attention" else spill.weights
+        content = share * _copied_bytes(kernel, packed, by_sequence, skew)
+        state = spill.state * packed.passes * by_sequence.sequences * 2 * kernel.state_bytes
+        reads = where(packed.tokens > FEW_TOKENS, ACTIVATION_READS, 1)
+        activations = packed.passes * packed.tokens * kernel.activation_bytes_per_token
+        crossed = crossed + content + state + spill.workspace * reads * activations
+    link = crossed / spill.link.sustained_bandwidth
+    return replace(own, busy_s=own.busy_s + link, link_s=link)
 
 
 def _copied_bytes(kernel: Kernel, packed: Run, own: Run, skew: Any) -> Any:

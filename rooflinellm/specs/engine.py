@@ -152,8 +152,8 @@ class EngineSpec(Entry):
     `prefill_chunk` tokens of a prompt pass through the model at once and room is made for `sequences`, but for the
     exceptions in `smaller_devices`; `batch_tokens` are handed over at once (so many chunks can be in flight over
     several devices); `activation_bytes` is the width of an activation; `sampling_ns_per_logit` is what choosing one
-    more token takes on the host, for each entry of the vocabulary. A file with `variant_of` holds only what differs from
-    another engine, see `merge_variant`.
+    more token takes on the host, for each entry of the vocabulary. A file with `variant_of` holds only what differs
+    from another engine, see `merge_variant`.
     """
 
     variant_of: Identifier | None = None

@@ -268,6 +268,26 @@ class HardwareSpec(Entry):
         """The same device with another memory, whose values may cite `AS_ASKED`."""
         return self._as_asked(memory=memory)
 
+    def with_reserved(self, reserved_bytes: int) -> HardwareSpec:
+        """The same device with less for a program, since others hold memory too; as it is where that is not known.
+
+        Raises
+        ------
+        InvalidRequest
+            Nothing would be left.
+        """
+        if self.usable_bytes is None:
+            return self
+        left = self.usable_bytes - reserved_bytes
+        if left <= 0:
+            raise InvalidRequest(
+                f"{reserved_bytes / units.GIB:g} GiB held by others leave nothing of the "
+                f"{self.usable_bytes / units.GIB:.1f} GiB of {self.id}",
+                where="reserved_gib",
+            )
+        usable = Quantity(value=left / units.GIB, kind="estimate", source=AS_ASKED)
+        return self.with_memory(self.memory.model_copy(update={"usable_gib": usable, "usable_fraction": None}))
+
     def with_power_limit(self, limit_w: float) -> HardwareSpec:
         """The same device held to less than its rated power, as with ``nvidia-smi --power-limit``.
 
