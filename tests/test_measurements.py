@@ -221,7 +221,7 @@ def test_a_run_at_a_rate_is_no_fixed_concurrency() -> None:
     _, ttft, _ = rows_of(json.dumps(VLLM_SERVE | {"request_rate": 4.0}))
     assert isinstance(resolve(ttft), Skip)
     _, _, tpot = rows_of(json.dumps(VLLM_SERVE | {"spec_decode_acceptance_length": 2.4}))
-    assert str(resolve(tpot)) == "speculative decoding is not modelled yet"
+    assert str(resolve(tpot)) == "a server's speculation is not modelled yet"
 
 
 def test_sglang_lines() -> None:
@@ -748,11 +748,11 @@ SKIPPED: dict[str, tuple[Row, str]] = {
     ),
     "drafts": (
         local(RTX3090, engine="llama-server", test_kind="spec_decode", gen_tokens=192, tokens_per_s=70.03),
-        "speculative decoding is not modelled yet",
+        "the row does not say how many tokens were drafted and accepted",
     ),
     "drafts, noted with the cache": (
         local(RTX3090, kv_type="spec-e2b", test_kind="decode", tokens_per_s=70.03),
-        "speculative decoding is not modelled yet",
+        "the row does not say how many tokens were drafted and accepted",
     ),
     "a rented CPU without a bandwidth": (
         local(EPYC, measured_bandwidth_gb_s=None, test_kind="decode", tokens_per_s=2.9132),

@@ -71,7 +71,7 @@ def test_memory_in_words() -> None:
     assert "too much" in text
     result = fit("llama-3.3-70b", RIG)
     text = rl.plotting.describe(rl.plotting.memory(result, ax=empty_axes()))
-    assert "It fits. RTX 4090: 23.5 of 23.6 GiB" in text
+    assert "It fits. RTX 4090: 23.3 of 23.6 GiB" in text
     assert f"Host: {result.memory.placement[1].bytes / GIB:.1f} of 64.0 GiB" in text
 
 

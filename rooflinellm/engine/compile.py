@@ -115,7 +115,7 @@ def compile_plan(
         1 if resident_weight_bytes is None else resident_weight_bytes / layout.resident_bytes, layout,
         offload.cache_on_host,
     )  # fmt: skip
-    placement = placed(model, system, engine, offload)
+    placement = placed(model, system, engine, offload, build)
     stages = builder.stages(placement, backend_name, resident)
     return Plan(
         model=model,
@@ -134,7 +134,9 @@ def compile_plan(
     )
 
 
-def placed(model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Offload) -> Placement:
+def placed(
+    model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Offload, build: str | None = None
+) -> Placement:
     """Divide a model over a system by an engine's rule.
 
     Parameters
@@ -143,6 +145,8 @@ def placed(model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Of
         The entries.
     offload : Offload
         What stays on the host.
+    build : str, optional
+        Date of the engine's build, as ``2024-05``; None is a current one.
 
     Returns
     -------
@@ -173,7 +177,13 @@ def placed(model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Of
         offload,
         embedding_on_host=on_host,
         computes_on_host=rules is None or rules.mode == "layers",
+        head_last=rules is not None and _before(build, rules.head_last_until),
     )
+
+
+def _before(build: str | None, month: str | None) -> bool:
+    """Whether a build is older than a month; one without a date is current."""
+    return build is not None and month is not None and build[: len(month)] < month
 
 
 def places(system: SystemSpec, engine: EngineSpec) -> tuple[Place, ...]:

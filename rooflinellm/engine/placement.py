@@ -121,7 +121,13 @@ class Placement:
 
 
 def place(
-    layers: int, places: Sequence[Place], offload: Offload, *, embedding_on_host: bool, computes_on_host: bool
+    layers: int,
+    places: Sequence[Place],
+    offload: Offload,
+    *,
+    embedding_on_host: bool,
+    computes_on_host: bool,
+    head_last: bool = False,
 ) -> Placement:
     """Divide a model of so many layers, by llama.cpp's rule.
 
@@ -141,6 +147,8 @@ def place(
         What is looked up stays on the host, where there is one.
     computes_on_host : bool
         What lies on the host is computed there, cache and all; else only weights lie there.
+    head_last : bool
+        The head goes to the devices after all layers, instead of before them.
 
     Returns
     -------
@@ -165,8 +173,7 @@ def place(
     parts = offload.shares or _by_memory([places[index] for index in devices])
     total = sum(parts)
     ends = [math.ceil(round(upto / total * here, 9)) for upto in accumulate(parts)]
-    # The head goes to the devices last of all: with as many layers there as the model has, it is still on the host.
-    start = max(layers - here, 0)
+    start = max((layers if head_last else whole) - here, 0)
     by_layer: list[int] = []
     outside = -1 if host is None else host
     for layer in range(whole):
