@@ -9,7 +9,8 @@ Between an arrival, a completion and a shortage of room the same sequences decod
 References
 ----------
 Agrawal et al. (2024), "Taming throughput-latency tradeoff in LLM inference with Sarathi-Serve", arXiv 2403.02310;
-Kwon et al. (2023), "Efficient memory management for large language model serving with PagedAttention", arXiv 2309.06180;
+Kwon et al. (2023), "Efficient memory management for large language model serving with PagedAttention", arXiv
+2309.06180;
 vllm-project/vllm, vllm/v1/core/sched/scheduler.py.
 """
 
@@ -208,7 +209,10 @@ class _Simulation:
                 told = self.done
                 progress(told, count)
         return Served(
-            *(np.array(times) for times in (self.arrival, self.start, self.first, self.finish)),
+            arrival_s=np.array(self.arrival),
+            start_s=np.array(self.start),
+            first_token_s=np.array(self.first),
+            finish_s=np.array(self.finish),
             preemptions=np.array(self.thrown_out),
             duration_s=self.now,
             decode_s=self.decode_s,

@@ -73,23 +73,25 @@ class StepTimes:
         self._sizes = {"step_tokens": step_tokens, "sequences": sequences, "context": context, "chunks": tuple(chunks)}
         self._pipelined = {in_flight: self}
         together, alone, each = np.arange(1, sequences + 1), np.arange(1, step_tokens + 1), np.arange(context + 2)
-        few = self._packed(lambda count: Run(count, 1, 1, 0, logits=0), together)
-        headless = self._packed(lambda _: Run(1, 1, 1, 0, logits=0), together[:1])[0]
-        head = self._packed(lambda count: Run(1, 1, 1, 0, logits=count), together) - headless
+        few = self._packed(lambda count: Run(count, 1, 1, 0, logits=0), np.arange(1, sequences + FEW_TOKENS + 1))
+        head, head_of_many = self._heads(1, together), self._heads(max(step_tokens, FEW_TOKENS + 1), together)
         own = self._own(lambda count: Run(count, 1, 1, 0), together)
         attended = self._own(lambda cached: Run(1, 1, 1, cached), each)
-        self._many = [0.0, *self._packed(lambda count: Run(1, count, 1, 0, logits=0), alone).tolist()]
+        self._many: list[float] = [0.0, *self._packed(lambda count: Run(1, count, 1, 0, logits=0), alone).tolist()]
         self._few, self._head, self._beside = ([0.0, *part.tolist()] for part in (few, head, own))
-        self._grown = (attended - attended[0]).tolist()
+        self._head_of_many = [0.0, *head_of_many.tolist()]
+        self._grown: list[float] = (attended - attended[0]).tolist()
         self._sum_grown = [0.0, *accumulate(self._grown)]
-        self._decode = [sum(parts) for parts in zip(self._few, self._head, self._beside, strict=True)]
+        self._decode = [
+            sum(parts) for parts in zip(self._few, self._head, self._beside, strict=False)
+        ]  # up to `sequences`
         self._new = _knots(1, step_tokens, (step_tokens, *self._sizes["chunks"]))
         starts = [step_tokens * count for count in range(1, MULTIPLES)]
         starts += [end - less for end in _attention_ends(plan, context) for less in (1, 0)]
         self._cached = _knots(0, context, starts)
         new, cached = np.meshgrid(np.array(self._new), np.array(self._cached), indexing="ij")
         grid = self._own(lambda points: Run(1, points[0], 1, points[1]), np.stack([new.ravel(), cached.ravel()]))
-        self._chunk = grid.reshape(new.shape).tolist()
+        self._chunk: list[list[float]] = grid.reshape(new.shape).tolist()
 
     def pipelined(self, in_flight: int) -> StepTimes:
         """The same with so many steps at the same time on devices in a row."""
@@ -143,9 +145,8 @@ class StepTimes:
             [s]
         """
         prompt = sum(new for new, _ in chunks)
-        few = prompt <= FEW_TOKENS and sequences + prompt < len(self._few)
-        weights = (self._few if few else self._many)[sequences + prompt]
-        seconds = weights + self._head[sequences + ending] + self._beside[sequences]
+        weights, head = (self._few, self._head) if prompt <= FEW_TOKENS else (self._many, self._head_of_many)
+        seconds = weights[sequences + prompt] + head[sequences + ending] + self._beside[sequences]
         if sequences:
             below, over = divmod(total, sequences)
             grown = self._grown[below]
@@ -164,6 +165,11 @@ class StepTimes:
     def _packed(self, run: Any, counts: Any) -> Any:
         """Times of what meets all tokens of a pass alike. [s]"""
         return self._seconds(lambda part: Passes((run(part),), (NOTHING,)), counts)
+
+    def _heads(self, tokens: int, counts: Any) -> Any:
+        """Times of the head over so many positions, in passes of so many tokens. [s]"""
+        without = self._packed(lambda _: Run(1, tokens, 1, 0, logits=0), counts[:1])
+        return self._packed(lambda count: Run(1, tokens, 1, 0, logits=count), counts) - without
 
     def _own(self, run: Any, points: Any) -> Any:
         """Times of what meets each sequence's own cache or state. [s]"""
