@@ -163,9 +163,9 @@ class LoadResult:
 
     def __repr__(self) -> str:
         return (
-            f"LoadResult({self.model.id} {self.weights} on {self.hardware.id}:"
-            f" {len(self.requests.arrival_s):,} requests, TTFT p50 {significant(self.ttft_s.p50)} s, p99 {significant(self.ttft_s.p99)} s,"
-            f" {significant(self.throughput_tokens_per_s)} tokens/s)"
+            f"LoadResult({self.model.id} {self.weights} on {self.hardware.id}: "
+            f"{len(self.requests.arrival_s):,} requests, TTFT p50 {significant(self.ttft_s.p50)} s, "
+            f"p99 {significant(self.ttft_s.p99)} s, {significant(self.throughput_tokens_per_s)} tokens/s)"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -265,10 +265,7 @@ def _server_table(load: LoadResult) -> Table:
         ],
         ["within the limits", f"{significant(load.goodput_per_s)} requests/s, {share:.1%}"] if limited else [],
         ["busy", f"{load.utilisation:.0%} of {format_seconds(load.duration_s)}"],
-        [
-            "in the system",
-            f"{significant(load.mean_concurrency)} requests; {significant(load.mean_batch)} decode at once",
-        ],
+        ["in the system", f"{significant(load.mean_concurrency)} requests{decoding}"],
         ["KV cache at most", f"{format_gib(load.kv_peak_bytes)}{room}{again}"],
         ["energy", f"{significant(energy)} J a token, prompts included"] if energy is not None else [],
         ["cost", f"{significant(cost)} a million tokens"] if cost is not None else [],

@@ -371,7 +371,7 @@ def _server(
     """What serves, with the times of all steps that can come up."""
     computed = load.computed_tokens
     budget = plan.prefill_chunk
-    most = int(min(budget + sequences, (computed.max() + load.output_tokens.max()) * sequences))
+    most = int(min(budget, (computed.max() + load.output_tokens.max()) * sequences))
     kinds = np.unique(computed)
     last = [(int(each) - 1) % budget + 1 for each in kinds] if len(kinds) <= FEW_LENGTHS else []
     steps = StepTimes(

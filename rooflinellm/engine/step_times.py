@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -70,22 +71,23 @@ class StepTimes:
         in_flight: int = 1,
     ) -> None:
         self._plan, self._skew, self._overlap, self._in_flight = plan, skew, overlap, in_flight
-        self._sizes = {"step_tokens": step_tokens, "sequences": sequences, "context": context, "chunks": tuple(chunks)}
+        exact = tuple(chunks)
+        self._again = partial(
+            StepTimes, plan, skew, overlap, step_tokens=step_tokens, sequences=sequences, context=context, chunks=exact
+        )
         self._pipelined = {in_flight: self}
         together, alone, each = np.arange(1, sequences + 1), np.arange(1, step_tokens + 1), np.arange(context + 2)
         few = self._packed(lambda count: Run(count, 1, 1, 0, logits=0), np.arange(1, sequences + FEW_TOKENS + 1))
         head, head_of_many = self._heads(1, together), self._heads(max(step_tokens, FEW_TOKENS + 1), together)
         own = self._own(lambda count: Run(count, 1, 1, 0), together)
         attended = self._own(lambda cached: Run(1, 1, 1, cached), each)
-        self._many: list[float] = [0.0, *self._packed(lambda count: Run(1, count, 1, 0, logits=0), alone).tolist()]
-        self._few, self._head, self._beside = ([0.0, *part.tolist()] for part in (few, head, own))
-        self._head_of_many = [0.0, *head_of_many.tolist()]
+        self._many = _from_none(self._packed(lambda count: Run(1, count, 1, 0, logits=0), alone))
+        self._few, self._head, self._head_of_many, self._beside = map(_from_none, (few, head, head_of_many, own))
         self._grown: list[float] = (attended - attended[0]).tolist()
         self._sum_grown = [0.0, *accumulate(self._grown)]
-        self._decode = [
-            sum(parts) for parts in zip(self._few, self._head, self._beside, strict=False)
-        ]  # up to `sequences`
-        self._new = _knots(1, step_tokens, (step_tokens, *self._sizes["chunks"]))
+        alike = zip(self._few, self._head, self._beside, strict=False)  # passes of a few more tokens have no head here
+        self._decode: list[float] = [sum(parts) for parts in alike]
+        self._new = _knots(1, step_tokens, (step_tokens, *exact))
         starts = [step_tokens * count for count in range(1, MULTIPLES)]
         starts += [end - less for end in _attention_ends(plan, context) for less in (1, 0)]
         self._cached = _knots(0, context, starts)
@@ -96,9 +98,7 @@ class StepTimes:
     def pipelined(self, in_flight: int) -> StepTimes:
         """The same with so many steps at the same time on devices in a row."""
         if in_flight not in self._pipelined:
-            self._pipelined[in_flight] = StepTimes(
-                self._plan, self._skew, self._overlap, in_flight=in_flight, **self._sizes
-            )  # type: ignore[arg-type]
+            self._pipelined[in_flight] = self._again(in_flight=in_flight)
         return self._pipelined[in_flight]
 
     def decode_s(self, sequences: int, total: int, steps: int) -> float:
@@ -184,6 +184,11 @@ class StepTimes:
             )
             found.append(np.broadcast_to(time.expected_s, points[..., start : start + BLOCK].shape[-1:]))
         return np.concatenate(found)
+
+
+def _from_none(seconds: Any) -> list[float]:
+    """Times by count, that of none before the first. [s]"""
+    return [0.0, *seconds.tolist()]
 
 
 def _attention_ends(plan: Plan, context: int) -> Iterator[int]:

@@ -124,10 +124,8 @@ def _rows_of_load(load: LoadResult, count: Any) -> list[Row]:
         raise InvalidRequest(f"{count!r:.40} is not a whole number from 1 to {MOST}", where="requests")
     each = load.requests
     columns = (each.arrival_s, each.start_s, each.first_token_s, each.first_token_s, each.finish_s)
-    return [
-        Row(str(number), *(float(value) for value in values))
-        for number, values in enumerate(zip(*(column[:count] for column in columns), strict=True), 1)
-    ]
+    times = np.column_stack([column[:count] for column in columns]).tolist()
+    return [Row(str(number), *row) for number, row in enumerate(times, 1)]
 
 
 def _load_title(load: LoadResult) -> str:
