@@ -165,6 +165,7 @@ class _Simulation:
         self.server, self.work, self.steps, self.room = server, work, server.steps, server.room
         self.block, self.most_for_a_block = server.room.block_tokens, server.room.most_for_a_block
         self.capacity = server.room.capacity_bytes
+        self.held_by_blocks = server.room.held_bytes.tolist()
         self.computed, self.outputs = work.computed_tokens.tolist(), np.maximum(work.output_tokens, 1).tolist()
         self.cached = work.cached_tokens.tolist()
         self.arrival, self.start, self.first, self.finish = ([-1.0] * count for _ in range(4))
@@ -246,13 +247,17 @@ class _Simulation:
             return
         left = self._budget() - sum(self.todo[number] for number in self.prefilling)
         running = len(self.prefilling) + len(self.decoding)
-        ahead = self._held(1) - self.used  # what the sequences that decode take in the step itself
+        ahead = len(self.decoding) * self.most_for_a_block  # what the sequences that decode take in the step itself
+        exact = False
         while self.waiting and running < self.server.sequences and left > 0:
             number = self.waiting[0]
             again = self.produced[number]
-            needed = int(self.room.of(self.cached[number] + self.computed[number] + again))
+            needed = self._bytes(self.cached[number] + self.computed[number] + again)
             if self.capacity is not None and self.used + ahead + needed > self.capacity:
-                return
+                if exact:
+                    return
+                ahead, exact = self._held(1) - self.used, True
+                continue
             self.waiting.popleft()
             self.todo[number], self.at[number] = self.computed[number] + again, self.cached[number]
             self.turn += 1
@@ -265,9 +270,13 @@ class _Simulation:
 
     def _held(self, ahead: int) -> int:
         """What all caches take after so many more decode steps. [byte]"""
-        count = len(self.decoding)
-        blocks = ceil_div(self.base[:count] + (self.clock + ahead), self.block)
-        return int(self.room.held_bytes[blocks].sum()) + self.prefilling_bytes
+        blocks = (self.base[: len(self.decoding)] + (self.clock + ahead + self.block - 1)) // self.block
+        return int(self.room.held_bytes.take(blocks).sum()) + self.prefilling_bytes
+
+    def _bytes(self, tokens: int) -> int:
+        """What a cache of so many tokens takes. [byte]"""
+        taken: int = self.held_by_blocks[-(-tokens // self.block)]
+        return taken
 
     def _make_room(self) -> bool:
         """Throw out the sequences admitted last until the next step has room; tell whether any had to go."""
@@ -284,13 +293,15 @@ class _Simulation:
         if self.place[number] >= 0:
             self._leave(number)
         else:
-            self.prefilling.remove(number)
-            self.prefilling_bytes -= self._prefilled_bytes(number)
-        self.used = self._held(0)
+            self.used -= self._end_prefill(number)
         self.waiting.appendleft(number)
 
-    def _prefilled_bytes(self, number: int) -> int:
-        return int(self.room.of(self.cached[number] + self.computed[number] + self.produced[number]))
+    def _end_prefill(self, number: int) -> int:
+        """Take a request from those whose prompts are computed, and return what its cache takes. [byte]"""
+        self.prefilling.remove(number)
+        taken = self._bytes(self.cached[number] + self.computed[number] + self.produced[number])
+        self.prefilling_bytes -= taken
+        return taken
 
     def _mixed_step(self, left: int) -> None:
         """One step with chunks of prompts in it."""
@@ -318,17 +329,15 @@ class _Simulation:
         self._advance(seconds, decoding, int(decoding > 0))
         self.passes += not decoding
         for number in ending:
-            self.prefilling.remove(number)
-            self.prefilling_bytes -= self._prefilled_bytes(number)
+            taken = self._end_prefill(number)
             if self.first[number] < 0:
                 self.first[number] = self.now
             self.produced[number] += 1
             if self.produced[number] >= self.outputs[number]:
+                self.used -= taken
                 self._complete(number)
             else:
                 self._join(number)
-        if ending:
-            self.used = self._held(0)
 
     def _decode_steps(self) -> None:
         """As many decode steps as nothing changes in."""
@@ -364,14 +373,11 @@ class _Simulation:
             self.used = self._held(0)
             self.held_peak = max(self.held_peak, self.used)
         self.held_byte_s += (before + self.used) / 2 * seconds
-        done = self.done
         while self.ends and self.ends[0][0] <= self.clock:
             end, number = heapq.heappop(self.ends)
             if self.end_of[number] == end:
                 self._leave(number)
                 self._complete(number)
-        if self.done > done:
-            self.used = self._held(0)
 
     def _join(self, number: int) -> None:
         """Start to decode: the cache holds the prompt and all tokens but the last."""
@@ -386,7 +392,9 @@ class _Simulation:
     def _leave(self, number: int) -> None:
         """Stop to decode, and let the last of the list take the place."""
         place, last = self.place[number], self.decoding.pop()
-        self.total -= int(self.base[place]) + self.clock
+        length = int(self.base[place]) + self.clock
+        self.total -= length
+        self.used -= self._bytes(length)
         self.produced[number] = self.outputs[number] - (self.end_of[number] - self.clock)
         if last != number:
             self.decoding[place], self.place[last] = last, place

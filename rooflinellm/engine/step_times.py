@@ -84,7 +84,7 @@ class StepTimes:
         self._many = _from_none(self._packed(lambda count: Run(1, count, 1, 0, logits=0), alone))
         self._few, self._head, self._head_of_many, self._beside = map(_from_none, (few, head, head_of_many, own))
         self._grown: list[float] = (attended - attended[0]).tolist()
-        self._sum_grown = [0.0, *accumulate(self._grown)]
+        self._sum_grown: list[float] = [0.0, *accumulate(self._grown)]
         alike = zip(self._few, self._head, self._beside, strict=False)  # passes of a few more tokens have no head here
         self._decode: list[float] = [sum(parts) for parts in alike]
         self._new = _knots(1, step_tokens, (step_tokens, *exact))
