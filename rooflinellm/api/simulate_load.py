@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
 from rooflinellm.api.placing import Placed, choose_placement
 from rooflinellm.api.plans import Setup, settle
-from rooflinellm.api.workloads import MOST_REQUESTS, MOST_TOKENS, lengths, poisson, trace
+from rooflinellm.api.workloads import MOST_TOKENS, Requests, requests_of
 from rooflinellm.engine.cache_room import CacheRoom, cache_room
 from rooflinellm.engine.load import Served, Server, Workload, serve
 from rooflinellm.engine.load_bound import least_busy_s
@@ -53,32 +52,6 @@ NOT_UNDER_LOAD: dict[str, Any] = {
     "queue_s": 0.0,
 }
 """Arguments of `estimate` that a simulation does not take, and what they may be all the same."""
-
-
-@dataclass(frozen=True)
-class _Load:
-    """Requests and how they come, checked. Arrays of one element each; `arrival_s` is None in a closed loop."""
-
-    arrival_s: Any
-    clients: int
-    prompt_tokens: Any
-    output_tokens: Any
-    cached_tokens: Any
-    context_tokens: Any
-
-    @property
-    def computed_tokens(self) -> Any:
-        return np.maximum(self.prompt_tokens - self.cached_tokens, 1)
-
-    @property
-    def before_tokens(self) -> Any:
-        """In the cache before prefill. [token]"""
-        return self.context_tokens + self.prompt_tokens - self.computed_tokens
-
-    @property
-    def longest(self) -> int:
-        """Most tokens of a request. [token]"""
-        return int((self.context_tokens + self.prompt_tokens + self.output_tokens).max())
 
 
 def simulate_load(
@@ -187,7 +160,9 @@ def simulate_load(
     """
     options = options or Options()
     _check_others(others, options)
-    load = _load(rate, concurrency, trace, requests, prompt_tokens, output_tokens, cached_tokens, context_tokens, seed)
+    load = requests_of(
+        rate, concurrency, trace, requests, prompt_tokens, output_tokens, cached_tokens, context_tokens, seed
+    )
     _check_limit(context_limit, load)
     before, think = _single_seconds("tokenize_s", tokenize_s), _single_seconds("think_s", think_s)
     limits = {
@@ -226,7 +201,7 @@ def simulate_load(
         "output_tokens": float(load.output_tokens.mean()),
         "cached_tokens": float(load.cached_tokens.mean()),
         "context_tokens": float(load.context_tokens.mean()),
-        "seed": seed,
+        "seed": int(seed),
         "think_s": think,
         "tokenize_s": before,
         **limits,
@@ -253,67 +228,7 @@ def _check_others(others: Mapping[str, Any], options: Options) -> None:
     one_of("first_token", options.first_token, ("prefill",))
 
 
-def _load(
-    rate: Any,
-    concurrency: Any,
-    given: Any,
-    requests: Any,
-    prompt: Any,
-    output: Any,
-    cached: Any,
-    context: Any,
-    seed: Any,
-) -> _Load:
-    """Check and draw the requests; prompts, answers and arrivals have chance of their own each."""
-    asked = {"rate": rate, "concurrency": concurrency, "trace": given}
-    stated = [name for name, value in asked.items() if value is not None]
-    if len(stated) != 1:
-        found = "none" if not stated else " and ".join(stated)
-        raise InvalidRequest(f"{found} given; a load needs one of rate, concurrency and trace", where="load")
-    if type(seed) is not int or seed < 0:
-        raise InvalidRequest(f"{seed!r:.40} is not a whole number from 0 on", where="seed")
-    chances = [np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(5)]
-    arrival = None
-    if given is not None:
-        read = trace(given)
-        wanted = len(read.arrival_s) if requests is None else scalar_count("requests", requests, MOST_REQUESTS)
-        if prompt is not None or output is not None:
-            raise InvalidRequest(
-                "lengths are those of the trace", where="prompt_tokens" if output is None else "output_tokens"
-            )
-        arrival, prompt, output = (each[:wanted] for each in (read.arrival_s, read.prompt_tokens, read.output_tokens))
-        count, cached = len(arrival), cached if read.cached_tokens is None else read.cached_tokens[:wanted]
-    else:
-        for name, value in (("requests", requests), ("prompt_tokens", prompt), ("output_tokens", output)):
-            if value is None:
-                raise InvalidRequest("missing; a load needs it, unless there is a trace", where=name)
-        count = scalar_count("requests", requests, MOST_REQUESTS)
-        if rate is not None:
-            arrival = poisson(positive("rate", rate), count, chances[0])
-    drawn = [
-        lengths(name, value, count, chance, least)
-        for name, value, least, chance in zip(
-            ("prompt_tokens", "output_tokens", "cached_tokens", "context_tokens"),
-            (prompt, output, cached, context),
-            (1, 0, 0, 0),
-            chances[1:],
-            strict=True,
-        )
-    ]
-    over = drawn[2] > drawn[0]
-    if isinstance(cached, Mapping):
-        drawn[2] = np.minimum(drawn[2], drawn[0])
-    elif over.any():
-        raise InvalidRequest(
-            f"{drawn[2][over][0]:,} cached tokens of a prompt of {drawn[0][over][0]:,}: "
-            "at most the whole prompt can be cached",
-            where="cached_tokens",
-        )
-    clients = 0 if concurrency is None else scalar_count("concurrency", concurrency, MOST_REQUESTS)
-    return _Load(arrival, clients, *drawn)
-
-
-def _check_limit(context_limit: Any, load: _Load) -> None:
+def _check_limit(context_limit: Any, load: Requests) -> None:
     if load.longest > MOST_TOKENS:
         raise InvalidRequest(f"a request of {load.longest:,} tokens; at most {MOST_TOKENS:,} are allowed", where="load")
     if context_limit is not None and load.longest > scalar_count("context_limit", context_limit):
@@ -332,7 +247,7 @@ def _single_seconds(name: str, value: Any) -> float:
     return float(checked)
 
 
-def _room(placed: Placed, load: _Load) -> tuple[CacheRoom, list[str]]:
+def _room(placed: Placed, load: Requests) -> tuple[CacheRoom, list[str]]:
     """Room for caches, without end where even the longest request has none; and what is to be warned of."""
     plan, said = placed.plan, []
     room = cache_room(plan, placed.allocation, load.longest)
@@ -366,7 +281,7 @@ def _sequences(plan: Plan, asked: Any, requests: int) -> tuple[int, tuple[str, .
 
 
 def _server(
-    plan: Plan, load: _Load, room: CacheRoom, sequences: int, *, chunked: bool, skew: Any, overlap: Any
+    plan: Plan, load: Requests, room: CacheRoom, sequences: int, *, chunked: bool, skew: Any, overlap: Any
 ) -> Server:
     """What serves, with the times of all steps that can come up."""
     computed = load.computed_tokens
@@ -399,7 +314,7 @@ def _assumptions(plan: Plan, server: Server) -> tuple[str, ...]:
 
 def _result(
     plan: Plan,
-    load: _Load,
+    load: Requests,
     served: Served,
     room: CacheRoom,
     workload: dict[str, Any],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import numbers
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rooflinellm.api.arguments import count
+from rooflinellm.api.arguments import count, positive, scalar_count
 from rooflinellm.errors import InvalidRequest, UnreadableFile
 
 MOST_REQUESTS = 2_000_000
@@ -33,6 +34,111 @@ class Trace:
     prompt_tokens: Any
     output_tokens: Any
     cached_tokens: Any = None
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests and how they come, arrays of one element each.
+
+    Attributes
+    ----------
+    arrival_s : ndarray or None
+        When they arrive; None in a closed loop. [s]
+    clients : int
+        Clients of a closed loop; 0 elsewhere. [-]
+    prompt_tokens, output_tokens, cached_tokens, context_tokens : ndarray
+        As in `estimate`. [token]
+    """
+
+    arrival_s: Any
+    clients: int
+    prompt_tokens: Any
+    output_tokens: Any
+    cached_tokens: Any
+    context_tokens: Any
+
+    @property
+    def computed_tokens(self) -> Any:
+        """Prompt tokens that prefill computes: the last one always, for its logits. [token]"""
+        return np.maximum(self.prompt_tokens - self.cached_tokens, 1)
+
+    @property
+    def before_tokens(self) -> Any:
+        """In the cache before prefill. [token]"""
+        return self.context_tokens + self.prompt_tokens - self.computed_tokens
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of a request. [token]"""
+        return int((self.context_tokens + self.prompt_tokens + self.output_tokens).max())
+
+
+def requests_of(
+    rate: Any,
+    concurrency: Any,
+    stated_trace: Any,
+    requests: Any,
+    prompt: Any,
+    output: Any,
+    cached: Any,
+    context: Any,
+    seed: Any,
+) -> Requests:
+    """Check and draw requests, arguments as in `simulate_load`; arrivals and each kind of length have their own chance.
+
+    Raises
+    ------
+    InvalidRequest
+        Not one of rate, concurrency and trace; something missing or out of range.
+    UnreadableFile
+        A trace that cannot be read.
+    """
+    asked = {"rate": rate, "concurrency": concurrency, "trace": stated_trace}
+    stated = [name for name, value in asked.items() if value is not None]
+    if len(stated) != 1:
+        found = "none" if not stated else " and ".join(stated)
+        raise InvalidRequest(f"{found} given; a load needs one of rate, concurrency and trace", where="load")
+    if not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or seed < 0:
+        raise InvalidRequest(f"{seed!r:.40} is not a whole number from 0 on", where="seed")
+    chances = [np.random.default_rng(each) for each in np.random.SeedSequence(int(seed)).spawn(5)]
+    arrival = None
+    if stated_trace is not None:
+        read = trace(stated_trace)
+        wanted = len(read.arrival_s) if requests is None else scalar_count("requests", requests, MOST_REQUESTS)
+        if prompt is not None or output is not None:
+            raise InvalidRequest(
+                "lengths are those of the trace", where="prompt_tokens" if output is None else "output_tokens"
+            )
+        arrival, prompt, output = (each[:wanted] for each in (read.arrival_s, read.prompt_tokens, read.output_tokens))
+        number, cached = len(arrival), cached if read.cached_tokens is None else read.cached_tokens[:wanted]
+    else:
+        for name, value in (("requests", requests), ("prompt_tokens", prompt), ("output_tokens", output)):
+            if value is None:
+                raise InvalidRequest("missing; a load needs it, unless there is a trace", where=name)
+        number = scalar_count("requests", requests, MOST_REQUESTS)
+        if rate is not None:
+            arrival = poisson(positive("rate", rate), number, chances[0])
+    drawn = [
+        lengths(name, value, number, chance, least)
+        for name, value, least, chance in zip(
+            ("prompt_tokens", "output_tokens", "cached_tokens", "context_tokens"),
+            (prompt, output, cached, context),
+            (1, 0, 0, 0),
+            chances[1:],
+            strict=True,
+        )
+    ]
+    over = drawn[2] > drawn[0]
+    if isinstance(cached, Mapping):
+        drawn[2] = np.minimum(drawn[2], drawn[0])
+    elif over.any():
+        raise InvalidRequest(
+            f"{drawn[2][over][0]:,} cached tokens of a prompt of {drawn[0][over][0]:,}: "
+            "at most the whole prompt can be cached",
+            where="cached_tokens",
+        )
+    clients = 0 if concurrency is None else scalar_count("concurrency", concurrency, MOST_REQUESTS)
+    return Requests(arrival, clients, *drawn)
 
 
 def lengths(name: str, value: Any, requests: int, rng: np.random.Generator, least: int = 0) -> Any:
