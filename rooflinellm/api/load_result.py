@@ -26,10 +26,8 @@ class Spread:
     mean: float
 
     @classmethod
-    def of(cls, times: Any) -> Spread | None:
-        """Of an array of times; None of an empty one."""
-        if not len(times):
-            return None
+    def of(cls, times: Any) -> Spread:
+        """Of an array of times, one at least."""
         p50, p90, p99 = (float(each) for each in np.percentile(times, (50, 90, 99)))
         return cls(p50, p90, p99, float(np.mean(times)))
 
@@ -89,8 +87,9 @@ class LoadResult:
     ----------
     ttft_s, e2e_s, queue_s : Spread
         Time to first token, to the last one, and until prefill begins, from the arrival on. [s]
-    tpot_s : Spread or None
-        Time per output token after the first; None where no request has a second one. [s]
+    tpot_s : Spread
+        Time per output token after the first, over the requests that have a second one; where none has, what it would
+        take alone. [s]
     throughput_tokens_per_s : float
         Output tokens of all requests over the duration. [tokens/s]
     requests_per_s : float
@@ -133,7 +132,7 @@ class LoadResult:
     """
 
     ttft_s: Spread
-    tpot_s: Spread | None
+    tpot_s: Spread
     e2e_s: Spread
     queue_s: Spread
     throughput_tokens_per_s: float
@@ -174,8 +173,7 @@ class LoadResult:
         shown |= {name: getattr(self, name) for name in ("weights", "kv", "engine")}
         shown["workload"] = {name: plain(value) for name, value in self.workload.items()}
         for name in ("ttft_s", "tpot_s", "e2e_s", "queue_s"):
-            spread = getattr(self, name)
-            shown[name] = None if spread is None else spread.to_dict()
+            shown[name] = getattr(self, name).to_dict()
         names = [each.name for each in fields(self)]
         numbers = names[names.index("throughput_tokens_per_s") : names.index("requests")]
         shown |= {name: plain(getattr(self, name)) for name in numbers}
@@ -218,7 +216,7 @@ def _times_table(load: LoadResult) -> Table:
     for name, spread in (
         ("waiting", load.queue_s),
         ("first token", load.ttft_s),
-        ("each token after", load.tpot_s),
+        ("each token after", load.tpot_s if load.requests.output_tokens.max() > 1 else None),
         ("last token", load.e2e_s),
     ):
         limit = limits.get(name)

@@ -13,6 +13,7 @@ from rooflinellm.api.arguments import name_of, one_of, positive, scalar_count, s
 from rooflinellm.api.load_result import LoadResult, RequestTimes, Spread
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
+from rooflinellm.api.overrides import has_arrays
 from rooflinellm.api.placing import Placed, choose_placement
 from rooflinellm.api.plans import Setup, settle
 from rooflinellm.api.workloads import MOST_TOKENS, Requests, requests_of
@@ -159,7 +160,7 @@ def simulate_load(
     a time of equal service s, the mean wait is rho s / (2 (1 - rho)).
     """
     options = options or Options()
-    _check_others(others, options)
+    _check_others(others, options, overrides)
     load = requests_of(
         rate, concurrency, trace, requests, prompt_tokens, output_tokens, cached_tokens, context_tokens, seed
     )
@@ -213,10 +214,10 @@ def simulate_load(
     }
     least_s = least_busy_s(plan, load.computed_tokens, load.before_tokens, load.output_tokens, sequences, skew)
     assumptions = (*slots_said, *_assumptions(plan, server), *placed.said)
-    return _result(plan, load, served, room, workload, least_s, assumptions, tuple(said))
+    return _result(plan, load, served, server, workload, least_s, assumptions, tuple(said))
 
 
-def _check_others(others: Mapping[str, Any], options: Options) -> None:
+def _check_others(others: Mapping[str, Any], options: Options, overrides: Any) -> None:
     """Refuse what a simulation does not take, rather than ignore it."""
     for name, value in others.items():
         if name not in NOT_UNDER_LOAD:
@@ -224,6 +225,10 @@ def _check_others(others: Mapping[str, Any], options: Options) -> None:
         if is_array(value) or value != NOT_UNDER_LOAD[name]:
             instead = {"batch": " (give concurrency)", "queue_s": " (it is part of the answer)"}.get(name, "")
             raise InvalidRequest(f"not available under load; leave it at {NOT_UNDER_LOAD[name]}{instead}", where=name)
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise InvalidRequest("give a mapping of paths to values", where="overrides")
+    if overrides and has_arrays(overrides):
+        raise InvalidRequest("one value for each path; a load is a single case", where="overrides")
     one_of("overlap", options.overlap, ("operator", "none"))
     one_of("first_token", options.first_token, ("prefill",))
 
@@ -316,7 +321,7 @@ def _result(
     plan: Plan,
     load: Requests,
     served: Served,
-    room: CacheRoom,
+    server: Server,
     workload: dict[str, Any],
     least_s: float,
     assumptions: tuple[str, ...],
@@ -346,15 +351,16 @@ def _result(
         drawn = served.decode_s * rates.decode_power_fraction + served.prefill_s * rates.prefill_power_fraction
         energy = device.tdp_w * plan.device_count * drawn / tokens
     cost = None if price is None or not tokens else price * seconds_all / SECONDS_PER_HOUR / tokens * MEGA
-    capacity = room.capacity_bytes
+    capacity = server.room.capacity_bytes
     arrived = len(more) / seconds_all
-    ttft, e2e, waited = Spread.of(each.ttft_s), Spread.of(each.e2e_s), Spread.of(served.start_s - served.arrival_s)
-    assert ttft is not None and e2e is not None and waited is not None
+    tpot = each.tpot_s[more]
+    if not len(tpot):  # of the next token, as in `estimate`; nobody decodes beside
+        tpot = [server.steps.decode_s(1, tokens, 1) for tokens in (load.before_tokens + load.computed_tokens).tolist()]
     return LoadResult(
-        ttft_s=ttft,
-        tpot_s=Spread.of(each.tpot_s[more]),
-        e2e_s=e2e,
-        queue_s=waited,
+        ttft_s=Spread.of(each.ttft_s),
+        tpot_s=Spread.of(tpot),
+        e2e_s=Spread.of(each.e2e_s),
+        queue_s=Spread.of(served.start_s - served.arrival_s),
         throughput_tokens_per_s=tokens / seconds_all,
         requests_per_s=arrived,
         goodput_per_s=float(good.sum()) / seconds_all,
