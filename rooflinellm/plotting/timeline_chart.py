@@ -193,7 +193,7 @@ def _description(of: Estimate | LoadResult, rows: Sequence[Row], title: str, sai
         ends = max(row.finish_s for row in rows)
         sentences.append(
             f"The first {len(rows):,} requests, the last of which ends after {format_seconds(ends)}; "
-            f"{waited:,} of them wait before prefill, the longest "
+            f"before prefill {waited:,} of them had to wait, the longest "
             f"{format_seconds(max(row.start_s - row.arrival_s for row in rows))}."
         )
         spread = of.ttft_s
