@@ -30,6 +30,7 @@ _PUBLIC = {
     "from_command": "rooflinellm.launch.command",
     "launch_command": "rooflinellm.launch.show",
     "probe": "rooflinellm.api.probe",
+    "simulate_load": "rooflinellm.api.simulate_load",
     "sweep": "rooflinellm.api.sweep",
     "validate": "rooflinellm.api.validate",
     "AmbiguousName": "rooflinellm.errors",
