@@ -14,7 +14,7 @@ FUNCTIONS = (
     *("validate", "calibrate", "probe"),
 )
 NOT_BUILT_YET = {"sweep", "compare", "recommend", "sensitivity", "simulate_load", "report"}
-NOT_BUILT_YET = {"recommend", "sensitivity", "simulate_load", "report", "probe"}
+NOT_BUILT_YET = {"simulate_load", "report", "probe"}
 ERRORS = (
     *("RooflineError", "UnknownName", "AmbiguousName", "MissingSpec", "InvalidSpec"),
     *("UnsupportedModel", "UnreadableFile", "DoesNotFit"),

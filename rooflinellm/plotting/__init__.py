@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["compare", "describe", "pareto", "roofline", "save", "sweep", "validation"]
+__all__ = ["compare", "describe", "pareto", "roofline", "save", "sensitivity", "sweep", "validation"]
 
 
 def __getattr__(name: str) -> Any:
@@ -24,6 +24,8 @@ def __getattr__(name: str) -> Any:
         from rooflinellm.plotting.pareto_chart import pareto as found
     elif name == "compare":
         from rooflinellm.plotting.compare_chart import compare as found
+    elif name == "sensitivity":
+        from rooflinellm.plotting.sensitivity_chart import sensitivity as found
     elif name == "validation":
         from rooflinellm.plotting.validation_chart import validation as found
     else:
