@@ -79,7 +79,7 @@ def ladder(model: ModelSpec, families: Iterable[str]) -> list[Step]:
 
 
 def _apart(steps: list[Step]) -> list[Step]:
-    """The steps without those that take about as much as the one before: a model's experts may keep their own format."""
+    """The steps without those about as large as the one before: a model's experts may keep their own format."""
     found = steps[:1]
     for step in steps[1:]:
         if step.bits_per_weight < SAME_BITS * found[-1].bits_per_weight:

@@ -151,7 +151,7 @@ def recommend(
     if not met and not missed:
         raise search.errors[0]
     met.sort(key=lambda each: each.rank(priced=bool(buy)))
-    missed.sort(key=lambda each: each.worst)
+    missed.sort(key=lambda each: each.severity)
     return Recommendation(
         model=spec,
         wish=wish,
@@ -258,7 +258,7 @@ class _Search:
                         continue
                     return need, answer
                 near = NearMiss(system, need.weights, tuple(missing), answer)
-                if nearest is None or near.worst < nearest.worst:
+                if nearest is None or near.severity < nearest.severity:
                     nearest = near
             if runs:
                 break

@@ -277,7 +277,12 @@ class NearMiss:
     @property
     def worst(self) -> float:
         """The largest factor that it is off by. [-]"""
-        return max(each.factor for each in self.shortfalls)
+        return self.severity[0]
+
+    @property
+    def severity(self) -> tuple[float, ...]:
+        """All factors that it is off by, the largest first: what sorts by it comes nearest first. [-]"""
+        return tuple(sorted((each.factor for each in self.shortfalls), reverse=True))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""

@@ -13,6 +13,7 @@ from rooflinellm.api.elasticity import Elasticity
 from rooflinellm.api.sensitivity import NOTHING, PHASES, Sensitivity
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.plotting import style
+from rooflinellm.plotting.series import LETTER, width_of
 from rooflinellm.plotting.sweep_chart import check_size
 from rooflinellm.summary import basis_text, rate_text, what_text
 
@@ -22,8 +23,8 @@ LOOKS = {
     "decode": (-APART, style.BLUE, style.SERIES_TEXT[0], ""),
     "prefill": (APART, style.VERMILLION, style.SERIES_TEXT[1], "////"),
 }
-ROOM = 0.28
-"""Room for a label beside the longest bar. [span of the bars]"""
+GAP, INNER, MOST_ROOM = 10.0, 0.8, 0.35
+"""Space around a label, the part of the width that names of rows leave, and most of it for labels. [point], [-], [-]"""
 X_WORDS = "Change of the rate for 1 % more of it [%]"
 
 
@@ -80,9 +81,7 @@ def _draw(ax: Axes, of: Sensitivity, rows: list[Elasticity], size: float) -> Non
         for phase, expected, ideal in _known(each):
             seen.add(phase)
             _draw_bar(ax, place, phase, expected, ideal, size)
-    ends = [0.0, *(value for each in rows for _, *values in _known(each) for value in values)]
-    span = max(ends) - min(ends) or 1.0
-    ax.set_xlim(min(ends) - (ROOM if min(ends) < -NOTHING else 0.03) * span, max(ends) + ROOM * span)
+    ax.set_xlim(*_limits(ax, rows, size))
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_yticks(range(len(rows)), [_row_name(each) for each in rows], parse_math=False)
     ax.set_xlabel(X_WORDS, fontsize=9.5, color=style.INK)
@@ -95,6 +94,28 @@ def _draw(ax: Axes, of: Sensitivity, rows: list[Elasticity], size: float) -> Non
     ax.legend(handles=_key([phase for phase in PHASES if phase in seen]), fontsize=size, frameon=False, loc="best")
 
 
+def _limits(ax: Axes, rows: list[Elasticity], size: float) -> tuple[float, float]:
+    """Ends of the axis: of the bars, with room for the labels behind them."""
+    pairs = [(expected, ideal) for each in rows for _, expected, ideal in _known(each)]
+    ends = [0.0, *(value for pair in pairs for value in pair)]
+    shares = []
+    for side in (-1, 1):
+        letters = max((len(_label(*pair)) for pair in pairs if _side(*pair) == side), default=0)
+        shares.append(min((LETTER * letters * size + GAP) / (INNER * width_of(ax)), MOST_ROOM) if letters else 0.03)
+    span = (max(ends) - min(ends) or 1.0) / (1 - sum(shares))
+    return min(ends) - shares[0] * span, max(ends) + shares[1] * span
+
+
+def _side(expected: float, ideal: float) -> int:
+    """Which way a bar goes."""
+    return -1 if min(expected, ideal) < -NOTHING else 1
+
+
+def _label(expected: float, ideal: float) -> str:
+    same = abs(expected - ideal) < 2 * NOTHING
+    return _text(expected) if same else f"{_text(expected)}, ideal {_text(ideal)}"
+
+
 def _draw_bar(ax: Axes, place: int, phase: str, expected: float, ideal: float, size: float) -> None:
     aside, color, ink, hatch = LOOKS[phase]
     y = place + aside
@@ -103,10 +124,9 @@ def _draw_bar(ax: Axes, place: int, phase: str, expected: float, ideal: float, s
     tick = Line2D([ideal], [y], linestyle="none", marker="|", markersize=11, markeredgewidth=1.6, color=ink, zorder=3)
     tick.set_gid(f"ideal-{phase}-{place}")
     ax.add_line(tick)
-    side = -1 if min(expected, ideal) < -NOTHING else 1
-    said = _text(expected) if abs(expected - ideal) < 2 * NOTHING else f"{_text(expected)}, ideal {_text(ideal)}"
+    side = _side(expected, ideal)
     ax.annotate(
-        said, (side * max(side * expected, side * ideal, 0.0), y), xytext=(5 * side, 0),
+        _label(expected, ideal), (side * max(side * expected, side * ideal, 0.0), y), xytext=(5 * side, 0),
         textcoords="offset points", va="center", ha="left" if side > 0 else "right", fontsize=size, color=ink,
         gid=f"label-{phase}-{place}",
     )  # fmt: skip

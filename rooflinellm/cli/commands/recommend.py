@@ -15,9 +15,9 @@ ANSWER_IS_NO = 1
 
 @subcommand(
     "recommend llama-3.3-70b --min-tokens-per-s 10 --context 8k",
-    "recommend qwen3-32b --min-tokens-per-s 20 --max-ttft 5 --prompt 4k --max-power 600",
-    "recommend qwen3-8b --min-tokens-per-s 40 --hardware rtx-3090 --hardware m3-max-40c --weights Q8_0",
-    "recommend qwen3-32b --min-tokens-per-s 15 --price rtx-3090=700 --price rtx-4090=1800 --budget 2000",
+    "recommend qwen3-32b -x 20 --max-ttft 5 --prompt 4k --max-power 600",
+    "recommend qwen3-8b -x 40 --hardware rtx-3090 --hardware m3-max-40c -w Q8_0",
+    "recommend qwen3-32b -x 15 --price rtx-3090=700 --price rtx-4090=1800 --budget 2000",
 )
 @click.argument("model")
 @click.option(
@@ -58,7 +58,7 @@ def command(
     output: Output,
     **wish: Any,
 ) -> int:
-    """Hardware that is fast enough, with the best format.
+    """Hardware that is fast enough, and its format.
 
     The exit code is 1 where nothing is; what comes nearest is shown with what it lacks.
     """
