@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rooflinellm import catalog
+from rooflinellm import catalog, units
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import one_of, positive
 from rooflinellm.api.lookup import Name
@@ -16,6 +16,7 @@ from rooflinellm.api.options import Options
 from rooflinellm.api.overrides import override
 from rooflinellm.engine.compile import compile_plan
 from rooflinellm.engine.kernels import choose_backend
+from rooflinellm.engine.parallel import ALONE, Parallel
 from rooflinellm.engine.placement import Offload
 from rooflinellm.engine.plan import Drafter, Plan
 from rooflinellm.errors import InvalidRequest
@@ -43,6 +44,7 @@ class Setup:
     engine: str | None = None
     chunk: int | None = None
     options: Options = DEFAULTS
+    parallel: Parallel = ALONE
     overrides: Mapping[str, Any] | None = None
 
 
@@ -66,6 +68,12 @@ class Settled:
         The options.
     profiles : tuple of ProfileSpec
         Efficiency profiles, the preferred one first.
+    plans : dict of Offload to Plan
+        What was compiled already.
+    drafter : Drafter or None
+        What drafts tokens.
+    parallel : Parallel
+        How the devices share the work.
     """
 
     model: ModelSpec
@@ -80,6 +88,7 @@ class Settled:
     profiles: tuple[ProfileSpec, ...]
     plans: OrderedDict[Offload, Plan]
     drafter: Drafter | None = None
+    parallel: Parallel = ALONE
 
     def plan(self, offload: Offload = NOTHING_ELSEWHERE) -> Plan:
         """Compile with a part of the model on the host, or take the plan from memory; errors as in `estimate`."""
@@ -97,6 +106,7 @@ class Settled:
                 expanded=self.options.mla == "expanded",
                 build=self.build,
                 offload=offload,
+                parallel=self.parallel,
             )
             if len(self.plans) > KEPT:
                 self.plans.popitem(last=False)
@@ -139,8 +149,9 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
 
     Entries are large and frozen: identity is a cheaper key than content, and they are kept alive beside it.
     """
-    settings = (setup.kv, setup.chunk, setup.options.mla, setup.options.power_limit_w)
-    own = setup.options.profile
+    options = setup.options
+    settings = (setup.kv, setup.chunk, options.mla, options.power_limit_w, options.reserved_gib, setup.parallel)
+    own = options.profile
     named = None if setup.overrides or own is not None else _named(model, hardware, setup.weights, setup.engine)
     key: Any = None if named is None else (named, settings)
     if key is not None and key in _kept:
@@ -154,7 +165,7 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
         key = (tuple(map(id, (*entries, fmt, engine, *catalog.profiles(own)))), system.count, backend, build, settings)
         if key in _kept and _kept[key].system is system:
             return _with_options(_kept[key], setup.options)
-    settled = entered(spec, system, fmt, engine, backend, setup.kv, setup.chunk, build, setup.options)
+    settled = entered(spec, system, fmt, engine, backend, setup.kv, setup.chunk, build, setup.options, setup.parallel)
     if key is not None:
         _kept[key] = settled
         if len(_kept) > KEPT:
@@ -190,18 +201,30 @@ def entered(
     chunk: int | None,
     build: str | None = None,
     options: Options = DEFAULTS,
+    parallel: Parallel = ALONE,
 ) -> Settled:
     """Settle entries that were looked up already; errors as in `estimate`."""
     if options.power_limit_w is not None:
         limit = positive("power_limit_w", options.power_limit_w)
         system = system.model_copy(update={"device": system.device.with_power_limit(limit)})
+    if options.reserved_gib:
+        reserved = round(positive("reserved_gib", options.reserved_gib) * units.GIB)
+        others = tuple(
+            group.model_copy(update={"device": group.device.with_reserved(reserved)}) for group in system.others
+        )
+        system = system.model_copy(update={"device": system.device.with_reserved(reserved), "others": others})
     if options.mla is not None:
         one_of("mla", options.mla, ("absorbed", "expanded"))
-    if system.device_count > 1 and engine.several_devices != "layer_split":
+    devices = system.device_count
+    if parallel != ALONE:
+        if system.others:
+            raise InvalidRequest("devices of different kinds share only layers", where="tensor_parallel")
+        parallel.checked(model, devices)
+    elif devices > 1 and engine.several_devices != "layer_split":
         raise InvalidRequest(
-            f"{engine.id} spreads over {system.device_count} devices by tensor parallelism, which is not available yet",
+            f"{engine.id} does not say by itself how {devices} devices share the work",
             where="tensor_parallel",
-            next_step="Name one device, or use llama.cpp, which splits by layers.",
+            next_step=f"Give tensor_parallel={devices}, or degrees of tensor, pipeline and data that make {devices}.",
         )
     return Settled(
         model=model,
@@ -215,4 +238,5 @@ def entered(
         options=options,
         profiles=catalog.profiles(options.profile),
         plans=OrderedDict(),
+        parallel=parallel,
     )

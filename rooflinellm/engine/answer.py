@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from rooflinellm._numeric import maximum, where
+from rooflinellm._numeric import anywhere, ceil_div, largest, maximum, where
 from rooflinellm.engine.memory import Allocation, memory_plan
 from rooflinellm.engine.phases import decode_interval, prefill_interval
-from rooflinellm.engine.plan import Plan
+from rooflinellm.engine.plan import Plan, Stage
 from rooflinellm.engine.request import Request, decode_time, path_key, phase, prefill_time, time_prediction
 from rooflinellm.engine.speculation import speculation_result, speculative_time
 from rooflinellm.results import Estimate, Prediction
+from rooflinellm.units import GB
 
 FirstToken = Literal["prefill", "extra_step"]
 
@@ -68,7 +69,9 @@ def answer(
     -------
     Estimate
     """
-    rates, sequences = plan.rates, request.sequences
+    rates, replicas = plan.rates, plan.parallel.replicas
+    request, batch = replace(request, sequences=ceil_div(request.sequences, replicas)), request.sequences
+    sequences = request.sequences  # of each copy of the model
     steps = request.decode_steps
     shown_steps = maximum(steps, 1)  # the rate is that of the next step where there is none
     prefill = prefill_time(plan, request)
@@ -92,11 +95,11 @@ def answer(
     device = plan.system.device
     energy: Prediction | None = None
     if device.tdp_w is not None:
-        drawn = device.tdp_w * plan.device_count * rates.decode_power_fraction
-        energy = tpot.scaled(drawn / sequences, "J")
+        drawn = device.tdp_w * plan.system.device_count * rates.decode_power_fraction
+        energy = tpot.scaled(drawn / batch, "J")
     return Estimate(
-        prefill=phase(plan, "prefill", prefill, request.computed_tokens, sequences, prefill_s, prefill_s),
-        decode=phase(plan, "decode", decode, shown_steps, sequences, decode_s, rated_s),
+        prefill=phase(plan, "prefill", prefill, request.computed_tokens, batch, prefill_s, prefill_s),
+        decode=phase(plan, "decode", decode, shown_steps, batch, decode_s, rated_s),
         ttft_s=ttft,
         tpot_s=tpot,
         itl_s=tpot if request.speculation is None else tpot.scaled(request.speculation.cycle_tokens),
@@ -125,6 +128,17 @@ def _evidence(plan: Plan) -> str:
     return " (this device not seen under current builds; its family's values)"
 
 
+def _paging(stage: Stage) -> str:
+    """What a driver keeps in system memory."""
+    spill = stage.spill
+    assert spill is not None
+    shares = {"the compute buffer": spill.workspace, "state": spill.state, "the cache": spill.cache,
+              "weights": spill.weights}  # fmt: skip
+    parts = [f"{largest([share]):.0%} of {name}" for name, share in shares.items() if anywhere(share > 0)]
+    rate = spill.link.sustained_bandwidth / GB
+    return f"paging: {', '.join(parts)} of {stage.device.id} in system memory, read at {rate:.3g} GB/s"
+
+
 def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[str, ...]:
     """What the plan takes for granted."""
 
@@ -147,7 +161,15 @@ def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[s
         said.append(
             "experts: the ideal reads the active ones only; the expectation those that tokens touch as they are routed"
         )
-    if plan.device_count > 1:
+    said += [_paging(stage) for stage in plan.stages if stage.spill is not None and anywhere(stage.spill.spread > 1)]
+    if plan.parallel.devices > 1:
+        shared = plan.parallel
+        said.append(
+            f"devices: tensor {shared.tensor} x pipeline {shared.pipeline} x data {shared.data}"
+            + (f", experts over {shared.expert}" if shared.expert > 1 else "")
+            + "; even shares, sums over devices on top"
+        )
+    elif plan.device_count > 1:
         said.append(
             f"layers split over {plan.device_count} devices: one sequence decodes on one device after the other"
         )

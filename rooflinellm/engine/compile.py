@@ -9,12 +9,13 @@ from typing import Any
 from rooflinellm import catalog
 from rooflinellm.engine.layout import Layout, lay_out
 from rooflinellm.engine.memory import LARGEST_DISK, usable_of_device
+from rooflinellm.engine.parallel import ALONE, Parallel, collectives
 from rooflinellm.engine.paths import other_engines
 from rooflinellm.engine.placement import Offload, Place, Placement, place
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.stages import StageBuilder
 from rooflinellm.engine.workspace import batch_limits, widest_features
-from rooflinellm.errors import InvalidRequest, MissingSpec, RooflineError
+from rooflinellm.errors import InvalidRequest, RooflineError
 from rooflinellm.operators.cache import CacheTypes
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.engine import EngineSpec
@@ -60,6 +61,7 @@ def compile_plan(
     expanded: bool = False,
     build: str | None = None,
     offload: Offload | None = None,
+    parallel: Parallel = ALONE,
 ) -> Plan:
     """Turn everything declarative into coefficients.
 
@@ -83,6 +85,8 @@ def compile_plan(
         Date of the engine's build, as ``2024-05``; None is a current one.
     offload : Offload, optional
         What stays on the host; None is nothing.
+    parallel : Parallel
+        How the devices share the work.
 
     Returns
     -------
@@ -91,9 +95,9 @@ def compile_plan(
     Raises
     ------
     InvalidRequest
-        The engine cannot run the format or the cache type, or leave anything on the host.
+        The engine cannot run the format or the cache type, or leave anything on the host, or there is no host.
     MissingSpec
-        A peak or an efficiency that is needed is not known, or the host.
+        A peak or an efficiency that is needed is not known.
     """
     if fmt.family not in engine.format_families:
         raise InvalidRequest(
@@ -113,9 +117,9 @@ def compile_plan(
     builder = StageBuilder(
         system, engine, profiles, cache, build, model.hidden, expanded or engine.kv.latent == "expanded",
         1 if resident_weight_bytes is None else resident_weight_bytes / layout.resident_bytes, layout,
-        offload.cache_on_host,
+        offload.cache_on_host, parallel,
     )  # fmt: skip
-    placement = placed(model, system, engine, offload)
+    placement = placed(model, system, engine, offload, build, parallel)
     stages = builder.stages(placement, backend_name, resident)
     return Plan(
         model=model,
@@ -131,10 +135,19 @@ def compile_plan(
         prefill_chunk=prefill_chunk or batch_limits(engine, system.device).prefill_chunk,
         build=build,
         offload=offload,
+        parallel=parallel,
+        collectives=collectives(model, parallel, engine.activation_bytes, builder.collective_link()),
     )
 
 
-def placed(model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Offload) -> Placement:
+def placed(
+    model: ModelSpec,
+    system: SystemSpec,
+    engine: EngineSpec,
+    offload: Offload,
+    build: str | None = None,
+    parallel: Parallel = ALONE,
+) -> Placement:
     """Divide a model over a system by an engine's rule.
 
     Parameters
@@ -143,6 +156,8 @@ def placed(model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Of
         The entries.
     offload : Offload
         What stays on the host.
+    build : str, optional
+        Date of the engine's build, as ``2024-05``; None is a current one.
 
     Returns
     -------
@@ -151,9 +166,7 @@ def placed(model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Of
     Raises
     ------
     InvalidRequest
-        The engine leaves nothing on the host.
-    MissingSpec
-        The system names no memory of the host.
+        The engine leaves nothing on the host, or the system names no memory of the host.
     """
     rules = engine.offload
     if offload.uses_host and system.device.kind != "cpu":
@@ -163,27 +176,37 @@ def placed(model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Of
                 f"{engine.id} leaves nothing on the host", where="gpu_layers", next_step=f"{', '.join(able)} do."
             )
         if system.host is None and not system.device.memory.unified:
-            raise MissingSpec(
-                "layers or experts on the host need its memory, which the system does not name",
+            raise InvalidRequest(
+                "layers, experts or a cache on the host need its memory, which the system does not name",
                 where=f"hardware '{system.name}'",
                 next_step=f"Write it behind: '{system.name} + ddr5-5600x2@64GiB'.",
             )
     on_host = rules is not None and rules.embedding_on_host and system.host is not None
     return place(
         len(model.layers),
-        places(system, engine),
+        places(system, engine, parallel),
         offload,
         embedding_on_host=on_host,
         computes_on_host=rules is None or rules.mode == "layers",
+        head_last=rules is not None and _before(build, rules.head_last_until),
     )
 
 
-def places(system: SystemSpec, engine: EngineSpec) -> tuple[Place, ...]:
-    """Where a system can hold weights and cache: its devices, the host where the engine uses it, and a drive."""
+def _before(build: str | None, month: str | None) -> bool:
+    """Whether a build is older than a month; one without a date is current."""
+    return build is not None and month is not None and build[: len(month)] < month
+
+
+def places(system: SystemSpec, engine: EngineSpec, parallel: Parallel = ALONE) -> tuple[Place, ...]:
+    """Where a system can hold weights and cache: its devices, the host where the engine uses it, and a drive.
+
+    Devices that work on every layer together are one place; copies of the whole model are alike, and one stands for all.
+    """
+    alike = parallel.team * parallel.replicas
     found = [
         Place("device", index, usable_of_device(group.device, engine))
         for index, group in enumerate(system.groups)
-        for _ in range(group.count)
+        for _ in range(group.count // alike)
     ]
     has_host = system.host is not None or system.device.memory.unified
     if engine.offload is not None and has_host and system.device.kind != "cpu":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -121,7 +121,13 @@ class Placement:
 
 
 def place(
-    layers: int, places: Sequence[Place], offload: Offload, *, embedding_on_host: bool, computes_on_host: bool
+    layers: int,
+    places: Sequence[Place],
+    offload: Offload,
+    *,
+    embedding_on_host: bool,
+    computes_on_host: bool,
+    head_last: bool = False,
 ) -> Placement:
     """Divide a model of so many layers, by llama.cpp's rule.
 
@@ -141,6 +147,8 @@ def place(
         What is looked up stays on the host, where there is one.
     computes_on_host : bool
         What lies on the host is computed there, cache and all; else only weights lie there.
+    head_last : bool
+        The head goes to the devices after all layers, instead of before them.
 
     Returns
     -------
@@ -157,12 +165,15 @@ def place(
     whole = layers + 1
     here = whole if offload.gpu_layers is None else min(offload.gpu_layers, whole)
     if host is None and (here < whole or offload.cpu_moe_layers or offload.cache_on_host):
-        raise InvalidRequest("there is no host to leave anything on", where="gpu_layers")
+        raise InvalidRequest(
+            "nothing can stay on the host: there is no device beside it",
+            where="gpu_layers",
+            next_step="Leave it out, or name a device and its host, such as rtx-4090 + ddr5-5600x2@64GiB.",
+        )
     parts = offload.shares or _by_memory([places[index] for index in devices])
     total = sum(parts)
     ends = [math.ceil(round(upto / total * here, 9)) for upto in accumulate(parts)]
-    # The head goes to the devices last of all: with as many layers there as the model has, it is still on the host.
-    start = max(layers - here, 0)
+    start = max((layers if head_last else whole) - here, 0)
     by_layer: list[int] = []
     outside = -1 if host is None else host
     for layer in range(whole):
@@ -199,7 +210,11 @@ def _by_memory(devices: Sequence[Place]) -> tuple[float, ...]:
 
 
 def shares(
-    layout: Layout, held: Sequence[tuple[OperatorRow, Kernel]], placement: Placement, resident_weight_bytes: int
+    layout: Layout,
+    held: Sequence[tuple[OperatorRow, Kernel]],
+    placement: Placement,
+    resident_weight_bytes: int,
+    copies: Callable[[OperatorRow], float],
 ) -> tuple[DeviceShare, ...]:
     """Add up what each place holds.
 
@@ -213,6 +228,8 @@ def shares(
         Where they lie.
     resident_weight_bytes : int
         Weights as they are on disk; the layout's bytes are scaled to it. [byte]
+    copies : callable
+        How often the devices of a place hold an operator's weights between them. [-]
 
     Returns
     -------
@@ -221,9 +238,13 @@ def shares(
     """
     scale = resident_weight_bytes / layout.resident_bytes
     weights = [0] * len(placement.places)
+    copied = [0.0] * len(placement.places)
     for row in layout.rows:
+        more = copies(row) - 1
         for size, index in zip(row.bytes_by_layer, placement.holds(row), strict=True):
             weights[index] += size
+            if placement.places[index].tier == "device":
+                copied[index] += size * more
     weights = [round(size * scale) for size in weights]
     weights[placement.layers[-1]] += resident_weight_bytes - sum(weights)  # what no pass reads, and what rounding left
     found = []
@@ -242,6 +263,7 @@ def shares(
                 weight_bytes=weights[index],
                 caches=tuple(Cache(kind, most, size) for (kind, most), size in caches.items()),
                 state_bytes=state,
+                copied_bytes=round(copied[index] * scale),
             )
         )
     return tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rooflinellm._numeric import where
 from rooflinellm.efficiency.rates import Rates
 from rooflinellm.engine.layout import Layout
 from rooflinellm.operators.graph import Kind
@@ -154,12 +155,15 @@ class DeviceShare:
         What its layers cache.
     state_bytes : int
         Recurrent state of one sequence in its layers. [byte]
+    copied_bytes : int
+        Weights that devices of a team hold more than once between them. [byte]
     """
 
     layers: int
     weight_bytes: int
     caches: tuple[Cache, ...]
     state_bytes: int
+    copied_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +208,31 @@ class Crossing:
 
 
 @dataclass(frozen=True, slots=True)
+class Collective:
+    """What the devices of a team tell one another.
+
+    Attributes
+    ----------
+    kind : str
+        ``sum`` of what each has, or ``exchange`` of tokens.
+    count : int
+        How often in a pass. [-]
+    bytes_per_token : int
+        [byte/token]
+    ranks : int
+        Devices that take part. [-]
+    link : Link
+        The way they take.
+    """
+
+    kind: Literal["sum", "exchange"]
+    count: int
+    bytes_per_token: int
+    ranks: int
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     """Weights that are copied to where they are multiplied, pass by pass.
 
@@ -229,6 +258,34 @@ class Stream:
     kernels: tuple[Kernel | None, ...]
 
 
+PAGING_SPREAD = 2.0
+"""Least factor to either end of an interval where a driver pages: it moves what it likes. [-]"""
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """What a device does not hold and its driver keeps in system memory, as shares of each kind of content.
+
+    Attributes
+    ----------
+    workspace, state, cache, weights : array_like
+        Shares in system memory. [-]
+    link : Link
+        The way the device reads them by.
+    """
+
+    workspace: Any
+    state: Any
+    cache: Any
+    weights: Any
+    link: Link
+
+    @property
+    def spread(self) -> Any:
+        """Least factor between the expected time and either end of its interval. [-]"""
+        return where(self.workspace + self.state + self.cache + self.weights > 0, PAGING_SPREAD, 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """Equal devices in a row, or the host, with the part of the model that lies there.
@@ -251,8 +308,14 @@ class Stage:
         What each of the devices holds.
     stream : Stream or None
         Whether weights are copied elsewhere.
+    team : int
+        Devices behind each share, which work on every layer together. [-]
     bounded : bool
         Whether its compute rates are a bound; those of a typical processor are none.
+    paging : Link or None
+        How a device reads system memory that stands for its own; None where it has no other.
+    spill : Spill or None
+        What its driver keeps there.
     """
 
     tier: Tier
@@ -264,13 +327,16 @@ class Stage:
     shares: tuple[DeviceShare, ...]
     stream: Stream | None = None
     bounded: bool = True
+    team: int = 1
+    paging: Link | None = None
+    spill: Spill | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """What its devices are called in tables."""
         if self.tier != "device":
             return (self.tier,)
-        count = len(self.shares)
+        count = len(self.shares) * self.team
         return tuple(self.device.id if count == 1 else f"{self.device.id} #{number}" for number in range(count))
 
 
@@ -318,6 +384,8 @@ class Plan:
     build: str | None = None
     offload: Any = None
     drafter: Drafter | None = None
+    parallel: Any = None  # engine.parallel.Parallel
+    collectives: tuple[Collective, ...] = ()
 
     @property
     def main(self) -> Stage:
@@ -351,7 +419,7 @@ class Plan:
 
     @property
     def device_count(self) -> int:
-        """Devices that compute, without the host. [-]"""
+        """Devices that compute one after the other, without the host; a team of devices is one. [-]"""
         return sum(stage.machine.devices for stage in self.stages if stage.tier == "device")
 
     @property

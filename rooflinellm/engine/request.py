@@ -12,7 +12,7 @@ from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work
 from rooflinellm.engine.phases import PhaseTime, StageTime, phase_time
 from rooflinellm.engine.plan import Kernel, Plan
 from rooflinellm.operators.experts import MEASURED_SKEW
-from rooflinellm.results import OperatorCost, Phase, Prediction
+from rooflinellm.results import OperatorCost, Phase, PlaceCost, Prediction
 from rooflinellm.roofline import Overlap
 
 
@@ -126,7 +126,10 @@ def prefill_time(plan: Plan, request: Request) -> PhaseTime:
 def decode_time(plan: Plan, request: Request, steps: Any) -> PhaseTime:
     """Decode steps; the layers of one sequence run one device after the other, more sequences may be pipelined."""
     passes = request.decode_passes(steps)
-    return phase_time(plan, passes, passes, request.skew, request.overlap, in_turn=in_turn(plan, request.sequences))
+    expected, groups = passes, plan.parallel.pipeline
+    if groups > 1:  # as many parts of the batch as there are groups of layers are under way at the same time
+        expected = replace(request, sequences=ceil_div(request.sequences, groups)).decode_passes(steps)
+    return phase_time(plan, passes, expected, request.skew, request.overlap, in_turn=in_turn(plan, request.sequences))
 
 
 def in_turn(plan: Plan, tokens: Any) -> Any:
@@ -199,6 +202,7 @@ def phase(
         ridge_point=roofline.ridge_point(peak, _bandwidth(time, plan)),
         peak_flop_per_s=peak,
         _operators=lambda: tuple(_rows(plan, time)),
+        _by_place=lambda: tuple(_places(plan, time)),
     )
 
 
@@ -208,9 +212,10 @@ def _rows(plan: Plan, time: PhaseTime) -> Iterator[OperatorCost]:
         for stage in part.stages:
             for kernel, item, expectation in zip(stage.stage.kernels, stage.works, stage.expectations, strict=True):
                 yield _operator_cost(stage, kernel, item, expectation, part, prefix, time)
-    if plan.crossings:
-        count = sum(crossing.count for crossing in plan.crossings)
-        yield _beside("copies between places", count, time.crossing_s, "link", time)
+    told = (*plan.crossings, *plan.collectives)
+    if told:
+        name = "exchange between devices" if plan.collectives else "copies between places"
+        yield _beside(name, sum(each.count for each in told), time.crossing_s, "link", time)
     if time.parts:
         yield _beside("choosing drafted tokens", 1, time.sampling_s, "overhead", time)
 
@@ -228,6 +233,28 @@ def _beside(name: str, count: int, seconds: Any, bound: str, time: PhaseTime) ->
         share_of_expected=divide(seconds, time.expected_s),
         percent_of_ideal=0.0,
     )
+
+
+def _places(plan: Plan, time: PhaseTime) -> Iterator[PlaceCost]:
+    """Costs of the stages, and of the copies between them."""
+    done = {id(each.stage): each for each in time.stages}
+    for stage in plan.stages:
+        own = done.get(id(stage))
+        read: Any = 0 if own is None else sum(item.read_bytes for item in own.works)
+        seconds: Any = 0.0 if own is None else own.expected_s / time.expected_scale
+        yield PlaceCost(
+            place=stage.names[0] if len(stage.shares) == 1 else f"{len(stage.shares)}x {stage.device.id}",
+            tier=stage.tier,
+            layers=sum(share.layers for share in stage.shares),
+            weight_bytes=sum(share.weight_bytes for share in stage.shares),
+            read_bytes=read,
+            time_s=seconds,
+            share_of_read=divide(read, time.read_bytes),
+            share_of_expected=divide(seconds, time.expected_s),
+        )
+    if plan.crossings:
+        share = divide(time.crossing_s, time.expected_s)
+        yield PlaceCost("copies between places", "link", 0, 0, 0, time.crossing_s, 0.0, share)
 
 
 def _advertised_compute_s(time: PhaseTime) -> Any:

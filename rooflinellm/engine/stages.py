@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from rooflinellm import units
 from rooflinellm.efficiency.rates import rates, way
 from rooflinellm.engine.kernels import KernelBuilder, choose_backend
 from rooflinellm.engine.layout import Layout, OperatorRow
+from rooflinellm.engine.parallel import ALONE, Parallel
 from rooflinellm.engine.placement import CACHED, Placement, shares
 from rooflinellm.engine.plan import Crossing, Link, Machine, Stage, Stream, Tier
 from rooflinellm.operators.cache import CacheTypes
 from rooflinellm.specs.engine import EngineSpec
-from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
+from rooflinellm.specs.hardware import HardwareSpec, Network, SystemSpec
 from rooflinellm.specs.host import host_processor, is_typical
 from rooflinellm.specs.profile import ProfileSpec, WayName
 
+COLLECTIVE_WAYS: dict[str, WayName] = {
+    "nvlink": "collectives over nvlink",
+    "xgmi": "collectives over xgmi",
+    "ici": "collectives over nvlink",
+    "xelink": "collectives over xgmi",
+    "pcie": "collectives over pcie",
+}
+"""Ways of collectives, by kind of link."""
 HOST_LINKS = ("pcie", "nvlink-c2c")
 """Links that lead to the host."""
 
@@ -43,10 +53,11 @@ class StageBuilder:
         scale: float,
         layout: Layout,
         pinned: bool,
+        parallel: Parallel = ALONE,
     ) -> None:
         self.system, self.engine, self.profiles, self.cache = system, engine, profiles, cache
         self.build, self.hidden, self.expanded, self.scale = build, hidden, expanded, scale
-        self.layout, self.pinned = layout, pinned
+        self.layout, self.pinned, self.parallel = layout, pinned, parallel
         self.seen = Counter(row.operator.name for row in layout.rows)
 
     def stages(self, placement: Placement, backend_name: str, resident: int) -> tuple[Stage, ...]:
@@ -67,14 +78,14 @@ class StageBuilder:
                 assert host is not None  # `placed` has seen to it
                 device, name = host, choose_backend(self.engine, host, None)
             made.append((each.tier, device, name, rows, [index]))
-        built = [(part, self._kernels(part[1], part[2]), part[3]) for part in made]
+        built = [(part, self._kernels(self._team(part[0], part[1]), part[2]), part[3]) for part in made]
         kernels = [[make.kernel(row) for row in rows] for _, make, rows in built]
         held = [
             (row, kernel)
             for (_, _, rows), found in zip(built, kernels, strict=True)
             for row, kernel in zip(rows, found, strict=True)
         ]
-        share = shares(self.layout, held, placement, resident)
+        share = shares(self.layout, held, placement, resident, self.parallel.weight_copies)
         copies = built[0][1]
         return tuple(
             Stage(
@@ -83,15 +94,17 @@ class StageBuilder:
                 backend_name=name,
                 kernels=tuple(found),
                 machine=Machine(
-                    bandwidth=device.memory_bandwidth_bytes_per_s,
-                    cache_bytes=device.cache_bytes,
-                    cache_bandwidth=device.cache_bandwidth_bytes_per_s,
+                    bandwidth=make.device.memory_bandwidth_bytes_per_s,
+                    cache_bytes=0 if tier == "disk" else make.device.cache_bytes,  # it is the host's, which counts it
+                    cache_bandwidth=make.device.cache_bandwidth_bytes_per_s,
                     devices=len(here),
                 ),
+                team=self.parallel.team if tier == "device" else 1,
                 rates=make.rate,
                 shares=tuple(share[index] for index in here),
                 stream=self._stream(tier, rows, copies, make),
                 bounded=not is_typical(device),
+                paging=self._paging(tier, device),
             )
             for ((tier, device, name, _, here), make, rows), found in zip(built, kernels, strict=True)
             if tier == "device" or found or any(share[index].weight_bytes for index in here)
@@ -101,12 +114,16 @@ class StageBuilder:
     def _computes_on_host(self) -> bool:
         return self.engine.offload is not None and self.engine.offload.mode == "layers"
 
+    def _team(self, tier: Tier, device: HardwareSpec) -> HardwareSpec:
+        """The devices that work on a layer together, as one."""
+        return device.as_one(self.parallel.team) if tier == "device" else device
+
     def _kernels(self, device: HardwareSpec, backend_name: str) -> KernelBuilder:
         name, backend = f"{self.engine.id}:{backend_name}", self.engine.backends[backend_name]
         rate = rates(self.profiles, device, profiled_as(self.engine, self.profiles), backend_name, self.build)
         return KernelBuilder(
             self.engine, name, backend, device, rate, self.cache, self.scale, self.hidden, self.expanded, self.build,
-            self.seen,
+            self.seen, self.parallel,
         )  # fmt: skip
 
     def _stream(
@@ -129,7 +146,12 @@ class StageBuilder:
         of_experts = first * moe.experts // moe.active if moe is not None and scaled else first
         # Attention goes where the weights around it go, with what is cached, unless it was told to stay.
         moved = tuple(None if self.pinned and row.operator.kind in CACHED else device.kernel(row) for row in rows)
-        return Stream(self._host_link("weights"), first, of_experts, rules.overlapped, moved)
+        return Stream(self._host_link("weights", self.system.device), first, of_experts, rules.overlapped, moved)
+
+    def _paging(self, tier: Tier, device: HardwareSpec) -> Link | None:
+        """How a discrete device reads system memory."""
+        discrete = tier == "device" and device.kind != "cpu" and not device.memory.unified
+        return self._host_link("paging", device) if discrete else None
 
     def crossings(self, placement: Placement) -> tuple[Crossing, ...]:
         """Activations that pass from place to place, by the way they take."""
@@ -140,15 +162,30 @@ class StageBuilder:
             if not self._computes_on_host and "host" in tiers:
                 continue
             if self.system.network is not None and tiers == {"device"}:
-                counts[self._link("network", self.system.network.bandwidth_bytes_per_s)] += 1
+                counts[self._network_link(self.system.network)] += 1
             elif tiers != {"host", "disk"}:
-                counts[self._host_link("devices" if tiers == {"device"} else "host")] += 1
+                counts[self._host_link("devices" if tiers == {"device"} else "host", self.system.device)] += 1
         size = self.hidden * self.engine.activation_bytes
         return tuple(Crossing(count, size, link) for link, count in counts.items())
 
-    def _host_link(self, name: WayName) -> Link:
+    def collective_link(self) -> Link:
+        """The fastest way between the devices of a team."""
+        links = [link for link in self.system.device.links if link.kind in COLLECTIVE_WAYS]
+        able = [link for link in links if link.domain >= self.parallel.team] or links
+        if self.system.network is not None:
+            return self._network_link(self.system.network)
+        if not able:
+            return self._link("collectives over pcie", 0)
+        best = max(able, key=lambda link: link.gb_s_per_direction.value)
+        return self._link(COLLECTIVE_WAYS[best.kind], best.gb_s_per_direction.value * units.GB)
+
+    def _network_link(self, network: Network) -> Link:
+        """The way between computers: the network's own, on top of what any border between devices costs."""
+        link = self._link("network", network.bandwidth_bytes_per_s)
+        return replace(link, latency_s=link.latency_s + self._host_link("devices", self.system.device).latency_s)
+
+    def _host_link(self, name: WayName, device: HardwareSpec) -> Link:
         """The way between a device and its host, or between devices."""
-        device = self.system.device
         if device.memory.unified:
             return self._link(name, device.memory_bandwidth_bytes_per_s)
         known = [link for link in device.links if link.kind in HOST_LINKS]

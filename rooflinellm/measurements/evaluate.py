@@ -72,7 +72,7 @@ class Evaluator:
             resolved.build,
             resolved.offload,
             resolved.drafts is None,
-            system.host and (system.host.name, system.host_cpu and system.host_cpu.id),
+            system.name,
             system.network and system.network.name,
         )
         if key not in self._plans:

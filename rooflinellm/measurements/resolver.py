@@ -17,6 +17,7 @@ from rooflinellm.measurements.local import local_workload
 from rooflinellm.measurements.names import Names, default_names, quant_in
 from rooflinellm.measurements.row import Row
 from rooflinellm.measurements.server import server_workload
+from rooflinellm.measurements.variants import with_active_experts
 from rooflinellm.measurements.workload import Quantity, SkipRow, whole
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.engine import EngineSpec
@@ -144,12 +145,13 @@ def _resolve(row: Row, names: Names) -> Resolved:
     engine = names.engine(row.engine)
     model = names.model((row.hf_model_id, row.model), row.params_b)
     _check_parameters(row, model)
+    model = with_active_experts(model, (row.extra or {}).get("active_experts"))
     backend = _backend(row, engine)
     system, bounded = _system(row, names, backend)
     if system.count > 1 and engine.several_devices != "layer_split":
         raise SkipRow("tensor parallelism is not modelled yet")
     offload = offload_of(row, model, _on_cpu(row, backend))
-    if offload is not None:
+    if offload is not None and not system.device.memory.unified:
         host = host_of(row, names)
         system = _with_host(system, host)
         bounded = bounded and host.named
@@ -189,7 +191,9 @@ def _not_modelled(row: Row) -> Iterator[tuple[bool, str]]:
     kind, note, extra = row.test_kind or "", row.note or "", row.extra or {}
     yield kind.endswith("_disagg"), "disaggregated prefill and decode is not modelled yet"
     yield kind == "energy", "energy is not a speed"
-    yield kind == "offload_decode" or "offload" in extra, "offload of a server is not modelled yet"
+    beside = kind != "offload_decode" and "offload" in extra
+    yield beside, "prefill of a server with parts on its host is not modelled yet"
+    yield "gpu_expert_ratio" in extra, "a part of the experts of each layer on the host is not modelled yet"
     yield str(extra.get("split_mode", "layer")) in ("row", "tensor"), "splitting rows over devices is not modelled yet"
     for name, way in (("tp", "tensor"), ("pp", "pipeline"), ("ep", "expert"), ("dp", "data")):
         yield (getattr(row, name) or 0) > 1, f"{way} parallelism is not modelled yet"
@@ -243,7 +247,10 @@ def _on_cpu(row: Row, backend: str | None) -> bool:
 
 
 def _with_host(system: SystemSpec, host: Host) -> SystemSpec:
-    behind = host.memory.name if host.processor is None else f"{host.processor.id} + {host.memory.name}"
+    behind = host.memory.name
+    if host.processor is not None:
+        count = "" if host.sockets == 1 else f"{host.sockets}x "
+        behind = f"{count}{host.processor.id} + {behind}"
     update = {"name": f"{system.name} + {behind}", "host": host.memory, "host_cpu": host.processor}
     return system.model_copy(update=update)
 
