@@ -136,6 +136,15 @@ def test_other_engines_serve_devices_that_llama_cpp_does_not_run_on() -> None:
     assert engines == {"google-tpu-v5p": "vllm", "nvidia-geforce-rtx-4090": "llama.cpp"}
 
 
+def test_several_devices_share_every_product_under_engines_that_work_so() -> None:
+    found = rl.recommend("llama-3.3-70b", min_tokens_per_s=30, hardware=["h100-sxm", "4x h100-sxm"], weights="fp8")
+    best = found.best
+    assert best is not None and best.system.count == 1
+    (four,) = [each for each in found.met if each.system.count == 4]
+    again = asked("llama-3.3-70b", "4x h100-sxm", "fp8", tensor_parallel=4)
+    assert again.decode.to_dict() == four.estimate.decode.to_dict()
+
+
 # --- order and cost
 
 
@@ -227,6 +236,8 @@ def test_where_it_runs_nowhere_the_reason_is_raised() -> None:
         ({"prices": {"rtx-4090": -1}}, "prices, rtx-4090"),
         ({"prices": 3}, "prices"),
         ({"min_bits_per_weight": -1}, "min_bits_per_weight"),
+        ({"min_bits_per_weight": 64}, "min_bits_per_weight"),
+        ({"engine": "vllm", "weights": "Q4_K_M"}, "weights"),
     ],
 )
 def test_impossible_arguments_are_refused(keywords: dict[str, Any], where: str) -> None:

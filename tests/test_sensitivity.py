@@ -69,6 +69,7 @@ def test_the_bytes_of_a_memory_bound_step_are_weights_and_cache() -> None:
         (MODEL, "7950x@64GiB", {}),
         ("qwen3-30b-a3b", "2x rtx-3090", {"prompt_tokens": 4096, "batch": 8}),
         ("llama-3.3-70b", HYBRID, {}),
+        ("llama-3.3-70b", "4x h100-sxm", {"weights": "fp8", "tensor_parallel": 4}),
         ("gpt-oss-120b", "rtx-3090 + 7950x + ddr5-6000x2@96GiB", {}),
     ],
 )
@@ -160,6 +161,13 @@ def test_the_swap_that_helps_decode_most_comes_first_and_better_devices_are_bett
     assert devices and all(each.memory_bandwidth_bytes_per_s > card.memory_bandwidth_bytes_per_s for each in devices)
     assert all(each.kind == "gpu" and (each.memory_bytes or 0) >= (card.memory_bytes or 0) for each in devices)
     assert "nvidia-geforce-rtx-5090" in {each.id for each in devices}
+
+
+def test_twice_the_devices_share_every_product_under_engines_that_work_so() -> None:
+    found = rl.sensitivity("llama-3.3-70b", "h100-sxm", weights="fp8")
+    (twice,) = [swap for swap in found.swaps if swap.kind == "more devices"]
+    again = rl.estimate("llama-3.3-70b", "2x h100-sxm", weights="fp8", tensor_parallel=2)
+    assert twice.estimate.decode.to_dict() == again.decode.to_dict()
 
 
 def test_memory_can_be_swapped_where_it_comes_in_sizes_or_modules() -> None:

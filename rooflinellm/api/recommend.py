@@ -149,7 +149,8 @@ def recommend(
             need, answer = found
             met.append(Met(answer, wish, need.bits_per_weight, buy.of(answer.hardware), rent.of(answer.hardware)))
     if not met and not missed:
-        raise search.errors[0]
+        nothing = f"no format of {spec.id} has {bits:g} bits per weight"
+        raise search.errors[0] if search.errors else InvalidRequest(nothing, where="min_bits_per_weight")
     met.sort(key=lambda each: each.rank(priced=bool(buy)))
     missed.sort(key=lambda each: each.severity)
     return Recommendation(
@@ -196,6 +197,8 @@ class _Search:
         self.engines: tuple[str, ...] = (engine,) if engine is not None else ENGINES
         if engine is None and weights is not None:
             self.engines = tuple(dict.fromkeys(choose(model, each, None)[1].id for each in weights))
+        self._engines = {name: catalog.engine(name) for name in self.engines}
+        self._formats: dict[str, FormatSpec] = {}
         self._needs: dict[str, list[Need]] = {}
         self.estimates, self.ruled_out = 0, 0
         self.errors: list[RooflineError] = []
@@ -212,20 +215,24 @@ class _Search:
             yield from needs
 
     def _needed(self, engine: str) -> Iterator[Need]:
-        spec = catalog.engine(engine)[0]
+        spec = self._engines[engine][0]
         families = spec.format_families
-        steps: list[str | FormatSpec]
+        steps: Sequence[str | FormatSpec]
         if self.weights is None:
             steps = [each.weights for each in ladder(self.model, families) if each.bits_per_weight >= self.least_bits]
+        elif len(self.engines) == 1:
+            steps = self.weights
         else:
             steps = [each for each in self.weights if choose(self.model, each, None)[0].family in families]
         for weights in steps:
+            fmt = choose(self.model, weights, engine)[0]
             try:
-                answer = self._ask(lookup.system(REFERENCE), weights, engine)
+                answer = self._ask(lookup.system(REFERENCE), fmt, engine)
             except RooflineError as error:  # the engine does not compute with it
                 self.errors.append(error)
                 continue
             memory = answer.memory
+            self._formats[answer.weights] = fmt
             yield Need(
                 weights=answer.weights,
                 bits_per_weight=memory.resident_weight_bytes * BITS_PER_BYTE / self.model.total_params,
@@ -239,7 +246,7 @@ class _Search:
         """The format with the most bits that meets the wish; else what comes nearest; None where nothing runs."""
         nearest: NearMiss | None = None
         for engine in self.engines:
-            spec, backend, _ = catalog.engine(engine)
+            spec, backend, _ = self._engines[engine]
             try:
                 choose_backend(spec, candidate.systems[0].device, backend)
             except RooflineError as error:
@@ -277,21 +284,22 @@ class _Search:
                     continue
                 self.ruled_out += 1
                 break
-            answer = self._ask(system, need.weights, engine)
+            answer = self._ask(system, self._formats[need.weights], engine)
             self.estimates += 1
             missing = self._short(answer)
             if not _lacks_memory(missing):
                 break
         return answer, missing, system
 
-    def _ask(self, system: SystemSpec, weights: str | FormatSpec, engine: str) -> Estimate:
-        """The prompt that ends the context, and the decode step behind it."""
+    def _ask(self, system: SystemSpec, fmt: FormatSpec, engine: str) -> Estimate:
+        """The prompt that ends the context, and the decode step behind it; several devices as the engine uses them."""
+        shares = self._engines[engine][0].several_devices == "tensor_parallel"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RooflineWarning)
             return estimate(
                 self.model,
                 system,
-                weights=weights,
+                weights=fmt,
                 kv=self.kv,
                 engine=engine,
                 prompt_tokens=self.wish.prompt_tokens,
@@ -299,6 +307,7 @@ class _Search:
                 context_tokens=self.wish.context - self.wish.prompt_tokens,
                 context_limit=self.wish.context,
                 batch=self.wish.batch,
+                tensor_parallel=system.device_count if shares else 1,
                 options=self.options,
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from rooflinellm.api.overrides import has_arrays, override
 from rooflinellm.api.placing import choose_placement
 from rooflinellm.api.plans import Setup, settle
 from rooflinellm.api.swaps import Swap, context_text, swaps
+from rooflinellm.engine.parallel import Parallel
 from rooflinellm.engine.request import Request
 from rooflinellm.errors import InvalidRequest, RooflineWarning
 from rooflinellm.operators.experts import MEASURED_SKEW
@@ -212,7 +213,9 @@ def _planned(spec: ModelSpec, system: SystemSpec, base: Estimate, given: Mapping
     options = given.get("options") or Options()
     workload = base.workload
     chunk = workload["prefill_chunk"]
-    setup = Setup(given.get("weights"), given.get("kv"), given.get("engine"), chunk, options)
+    degrees = {each.name: workload.get(f"{each.name}_parallel", 1) for each in fields(Parallel)}
+    parallel = Parallel(**degrees)
+    setup = Setup(given.get("weights"), given.get("kv"), given.get("engine"), chunk, options, parallel)
     settled = settle(spec, system, setup)
     request = Request(
         prompt_tokens=workload["prompt_tokens"],

@@ -50,7 +50,7 @@ class Swap:
     change : str
         What it is changed to, in words.
     keywords : dict
-        What differs in the call: ``hardware``, ``weights`` or ``kv``.
+        What differs in the call: ``hardware``, ``weights``, ``kv`` or ``tensor_parallel``.
     estimate : Estimate
         The answer after it.
     decode_gain, prefill_gain : float or None
@@ -94,7 +94,7 @@ def swaps(base: Estimate, ask: Ask) -> list[Swap]:
     base : Estimate
         The answer as it is.
     ask : callable
-        The answer with another ``hardware``, ``weights`` or ``kv``; what it refuses is left out.
+        The answer with other keywords; what it refuses is left out.
     """
     found = []
     for kind, change, keywords in _candidates(base):
@@ -121,7 +121,7 @@ def _candidates(base: Estimate) -> Iterator[_Candidate]:
     system = base.hardware
     if not system.others:
         yield from _better_devices(system)
-    yield from _more_devices(system)
+    yield from _more_devices(base)
     yield from _more_memory(base)
     yield from _fewer_bits(base)
     if base.kv in ("f16", "bf16"):
@@ -179,14 +179,18 @@ def _with_memory_of(device: HardwareSpec, least_bytes: int) -> HardwareSpec | No
     return device if device.memory_bytes >= least_bytes else None
 
 
-def _more_devices(system: SystemSpec) -> Iterator[_Candidate]:
-    if system.device.kind in ("gpu", "accelerator") and not system.others:
-        count = 2 * system.count
-        yield (
-            "more devices",
-            f"{count}x {device_text(system.device)}",
-            {"hardware": _with_device(system, system.device, count)},
-        )
+def _more_devices(base: Estimate) -> Iterator[_Candidate]:
+    """Twice the devices, which share every product where the engine does not split layers over them."""
+    system = base.hardware
+    if system.device.kind not in ("gpu", "accelerator") or system.others:
+        return
+    count = 2 * system.count
+    keywords: dict[str, Any] = {"hardware": _with_device(system, system.device, count)}
+    tensor = base.workload.get("tensor_parallel", 1)
+    engine = catalog.engine(base.engine.partition(":")[0])[0]
+    if tensor > 1 or engine.several_devices == "tensor_parallel":
+        keywords["tensor_parallel"] = 2 * tensor
+    yield "more devices", f"{count}x {device_text(system.device)}", keywords
 
 
 def _more_memory(base: Estimate) -> Iterator[_Candidate]:

@@ -391,7 +391,7 @@ class HardwareSpec(Entry):
         return copy
 
 
-def _times(quantity: Quantity, count: int) -> Quantity:
+def _times(quantity: Quantity, count: float) -> Quantity:
     return quantity.model_copy(update={"value": quantity.value * count})
 
 
