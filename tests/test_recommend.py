@@ -210,9 +210,22 @@ def test_shortfalls_are_factors_in_their_own_units() -> None:
 def test_unknown_power_or_capacity_meets_no_limit() -> None:
     mac = rl.recommend(MODEL, max_power_w=1000, hardware="m2-ultra-76c@64GiB")
     assert not mac and mac.nearest[0].shortfalls == (Shortfall("power", 1000.0, None),)
-    bare = rl.recommend("qwen3-8b", hardware="7950x")
+    bare = rl.recommend(MODEL, hardware="rtx-3060-12gb + ddr5-5600x2")
     assert not bare and bare.nearest[0].shortfalls[0].what == "memory"
     assert "not known" in bare.nearest[0].shortfalls[0].text()
+
+
+def test_a_processor_gets_the_memory_it_needs() -> None:
+    for name in ("7950x", "7950x + ddr5-5600x2"):
+        (found,) = rl.recommend("qwen3-8b", hardware=name, weights="Q8_0").met
+        assert found.memory_bytes == 16 * 2**30
+        assert found.estimate.to_dict() == asked("qwen3-8b", found.system.id, "Q8_0").to_dict()
+
+
+def test_a_context_beyond_the_model_is_said() -> None:
+    with pytest.warns(rl.RooflineWarning, match="beyond the 40,960"):
+        found = rl.recommend("qwen3-8b", context=65_536, hardware="rtx-4090", weights="Q4_K_M")
+    assert len(found.warnings) == 1
 
 
 def test_where_it_runs_nowhere_the_reason_is_raised() -> None:

@@ -65,9 +65,17 @@ def database() -> list[Candidate]:
 
 
 def named(hardware: Sequence[Any]) -> list[Candidate]:
-    """Hardware as it was named, each once; errors as in `rooflinellm.system`."""
+    """Hardware as it was named, each once, a processor without an amount of memory in all; errors as in `system`."""
     systems = {each.id: each for each in map(lookup.system, hardware)}
-    return [Candidate((each,)) for each in systems.values()]
+    return [Candidate(tuple(_sized(each)) or (each,)) for each in systems.values()]
+
+
+def _sized(system: SystemSpec) -> Iterator[SystemSpec]:
+    """A system of one processor whose amount of memory is not said, in every amount; nothing of others."""
+    if system.device.kind == "cpu" and system.device_count == 1 and system.device.memory_bytes is None:
+        for size in _sizes(system.device):
+            device = system.device.with_capacity(round(size * GIB))
+            yield system.model_copy(update={"name": f"{system.id}@{size:g}GiB", "device": device})
 
 
 def _devices() -> Iterator[Candidate]:

@@ -82,7 +82,8 @@ def recommend(
     batch : int
         Requests side by side. [-]
     hardware : sequence of str, path or spec, optional
-        Systems to choose from, as in `rooflinellm.system`; None is every device of the database in the least amount of
+        Systems to choose from, as in `rooflinellm.system`, processors in the least amount of memory that does unless
+        they say how much; None is every device of the database in the least amount of
         memory that does, two and four of the common cards, and cards of desktops with layers on a host.
     weights : str or sequence of str, optional
         Formats to choose from; None is one of each common size, up to what the model was released in.
@@ -109,6 +110,11 @@ def recommend(
         A name that is no entry, or that fits several.
     RooflineError
         It can run on none of the systems: what `rooflinellm.estimate` raises for the first.
+
+    Warns
+    -----
+    RooflineWarning
+        The context is beyond what the model is made for; the answer is "as if".
 
     Notes
     -----
@@ -153,6 +159,8 @@ def recommend(
         raise search.errors[0] if search.errors else InvalidRequest(nothing, where="min_bits_per_weight")
     met.sort(key=lambda each: each.rank(priced=bool(buy)))
     missed.sort(key=lambda each: each.severity)
+    for text in search.warnings:
+        warnings.warn(text, RooflineWarning, stacklevel=2)
     return Recommendation(
         model=spec,
         wish=wish,
@@ -163,6 +171,7 @@ def recommend(
         ruled_out=search.ruled_out,
         estimates=search.estimates,
         least_bits=0.0 if asked is not None else bits,
+        warnings=tuple(search.warnings),
     )
 
 
@@ -202,6 +211,7 @@ class _Search:
         self._needs: dict[str, list[Need]] = {}
         self.estimates, self.ruled_out = 0, 0
         self.errors: list[RooflineError] = []
+        self.warnings: dict[str, None] = {}
 
     def needs(self, engine: str) -> list[Need]:
         """What each format takes under an engine, the most bits first."""
@@ -233,6 +243,7 @@ class _Search:
                 continue
             memory = answer.memory
             self._formats[answer.weights] = fmt
+            self.warnings |= dict.fromkeys(text for text in answer.warnings if not text.startswith("memory:"))
             yield Need(
                 weights=answer.weights,
                 bits_per_weight=memory.resident_weight_bytes * BITS_PER_BYTE / self.model.total_params,

@@ -314,6 +314,8 @@ class Recommendation:
         Systems that were looked at; formats on them that memory or roofline ruled out; those that were estimated. [-]
     least_bits : float
         Bits per weight below which no format was tried. [bit]
+    warnings : tuple of str
+        What makes the answer an "as if".
     """
 
     model: ModelSpec
@@ -325,6 +327,7 @@ class Recommendation:
     ruled_out: int
     estimates: int
     least_bits: float
+    warnings: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.met)
@@ -347,6 +350,7 @@ class Recommendation:
             "ruled_out": self.ruled_out,
             "estimates": self.estimates,
             "min_bits_per_weight": self.least_bits,
+            "warnings": list(self.warnings),
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
