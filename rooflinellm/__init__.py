@@ -32,6 +32,7 @@ _PUBLIC = {
     "probe": "rooflinellm.api.probe",
     "recommend": "rooflinellm.api.recommend",
     "sensitivity": "rooflinellm.api.sensitivity",
+    "simulate_load": "rooflinellm.api.simulate_load",
     "sweep": "rooflinellm.api.sweep",
     "validate": "rooflinellm.api.validate",
     "AmbiguousName": "rooflinellm.errors",

@@ -195,6 +195,15 @@ _FLAG_OF = {keyword: option.flags[-1] for keyword, option in OPTIONS.items()} | 
     "max_power_w": "--max-power",
     "min_bits_per_weight": "--min-bits",
     "seconds": "--seconds",
+    "rate": "--rate",
+    "concurrency": "--concurrency",
+    "requests": "--requests",
+    "seed": "--seed",
+    "trace": "--trace",
+    "think_s": "--think",
+    "max_tpot_s": "--max-tpot",
+    "max_sequences": "--max-sequences",
+    "price_per_hour": "--price-per-hour",
 }
 _KEYWORDS = "|".join(sorted(_FLAG_OF, key=len, reverse=True))
 _KEYWORD = re.compile(rf"(?<![\w./\-])(?:{_KEYWORDS})(?=:|, or leave| is not available)")

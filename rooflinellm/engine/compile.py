@@ -200,7 +200,7 @@ def _before(build: str | None, month: str | None) -> bool:
 def places(system: SystemSpec, engine: EngineSpec, parallel: Parallel = ALONE) -> tuple[Place, ...]:
     """Where a system can hold weights and cache: its devices, the host where the engine uses it, and a drive.
 
-    Devices that work on every layer together are one place; copies of the whole model are alike, and one stands for all.
+    Devices that work on every layer together are one place; copies of the whole model are alike: one stands for all.
     """
     alike = parallel.team * parallel.replicas
     found = [

@@ -212,10 +212,10 @@ def _rows(plan: Plan, time: PhaseTime) -> Iterator[OperatorCost]:
         for stage in part.stages:
             for kernel, item, expectation in zip(stage.stage.kernels, stage.works, stage.expectations, strict=True):
                 yield _operator_cost(stage, kernel, item, expectation, part, prefix, time)
-    told = (*plan.crossings, *plan.collectives)
-    if told:
+    count = sum(crossing.count for crossing in plan.crossings) + sum(each.count for each in plan.collectives)
+    if count:
         name = "exchange between devices" if plan.collectives else "copies between places"
-        yield _beside(name, sum(each.count for each in told), time.crossing_s, "link", time)
+        yield _beside(name, count, time.crossing_s, "link", time)
     if time.parts:
         yield _beside("choosing drafted tokens", 1, time.sampling_s, "overhead", time)
 

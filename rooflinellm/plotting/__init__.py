@@ -17,6 +17,7 @@ __all__ = [
     "save",
     "sensitivity",
     "sweep",
+    "timeline",
     "validation",
 ]
 
@@ -41,6 +42,8 @@ def __getattr__(name: str) -> Any:
         from rooflinellm.plotting.compare_chart import compare as found
     elif name == "sensitivity":
         from rooflinellm.plotting.sensitivity_chart import sensitivity as found
+    elif name == "timeline":
+        from rooflinellm.plotting.timeline_chart import timeline as found
     elif name == "validation":
         from rooflinellm.plotting.validation_chart import validation as found
     else:
