@@ -30,6 +30,8 @@ _PUBLIC = {
     "from_command": "rooflinellm.launch.command",
     "launch_command": "rooflinellm.launch.show",
     "probe": "rooflinellm.api.probe",
+    "recommend": "rooflinellm.api.recommend",
+    "sensitivity": "rooflinellm.api.sensitivity",
     "simulate_load": "rooflinellm.api.simulate_load",
     "sweep": "rooflinellm.api.sweep",
     "validate": "rooflinellm.api.validate",
