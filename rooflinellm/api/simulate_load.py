@@ -20,10 +20,10 @@ from rooflinellm.api.workloads import MOST_TOKENS, Requests, requests_of
 from rooflinellm.engine.cache_room import CacheRoom, cache_room
 from rooflinellm.engine.load import Served, Server, Workload, serve
 from rooflinellm.engine.load_bound import least_busy_s
+from rooflinellm.engine.load_server import server_of
 from rooflinellm.engine.parallel import Parallel
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request
-from rooflinellm.engine.step_times import StepTimes
 from rooflinellm.engine.workspace import batch_limits
 from rooflinellm.errors import InvalidRequest, RooflineWarning
 from rooflinellm.operators.experts import MEASURED_SKEW
@@ -38,8 +38,6 @@ MOST_DEVICES = 1024
 USUAL_SEQUENCES = 256
 """Requests that are served at a time by an engine which leaves that to its user. [-]"""
 MOST_CHUNK = 2**20
-FEW_LENGTHS = 16
-"""Up to so many lengths of prompts the times of their last chunks are exact. [-]"""
 OVERRUN = 0.05
 """Share of the requests that are still in the system when the last one arrives, from which on the load is too much."""
 SECONDS_PER_HOUR = 3600
@@ -182,7 +180,17 @@ def simulate_load(
     plan = placed.plan
     room, said = _room(placed, load)
     sequences, slots_said = _sequences(plan, max_sequences, len(load.output_tokens))
-    server = _server(plan, load, room, sequences, chunked=bool(chunked_prefill), skew=skew, overlap=options.overlap)
+    server = server_of(
+        plan,
+        room,
+        sequences,
+        load.computed_tokens,
+        load.output_tokens,
+        load.longest,
+        chunked=bool(chunked_prefill),
+        skew=skew,
+        overlap=options.overlap,
+    )
     served = serve(
         server,
         Workload(
@@ -302,24 +310,6 @@ def _sequences(plan: Plan, asked: Any, requests: int) -> tuple[int, tuple[str, .
         return min(own, requests), (f"at most {own:,} requests at a time, as {plan.engine.id} does by default",)
     said = f"at most {USUAL_SEQUENCES} requests at a time; {plan.engine.id} leaves that to its user"
     return min(USUAL_SEQUENCES, requests), (said,)
-
-
-def _server(
-    plan: Plan, load: Requests, room: CacheRoom, sequences: int, *, chunked: bool, skew: Any, overlap: Any
-) -> Server:
-    """What serves, with the times of all steps that can come up."""
-    computed = load.computed_tokens
-    budget = plan.prefill_chunk
-    most = int(min(budget, (computed.max() + load.output_tokens.max()) * sequences))
-    kinds = np.unique(computed)
-    last = [(int(each) - 1) % budget + 1 for each in kinds] if len(kinds) <= FEW_LENGTHS else []
-    steps = StepTimes(
-        plan, skew, overlap, step_tokens=max(most, 1), sequences=sequences, context=load.longest, chunks=last
-    )  # fmt: skip
-    # Chunks of one batch pass through devices in a row one behind the other.
-    alone = plan.device_count == 1 or plan.placed_elsewhere
-    in_flight = 1 if alone else max(plan.engine.batch_tokens // budget, 1)
-    return Server(steps, room, budget, sequences, chunked, in_flight)
 
 
 def _assumptions(plan: Plan, server: Server) -> tuple[str, ...]:

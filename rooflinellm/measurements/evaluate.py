@@ -19,6 +19,7 @@ from rooflinellm.engine.speculation import speculative_time
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.measurements.resolver import Resolved
 from rooflinellm.measurements.server import SMALLEST_KV
+from rooflinellm.measurements.under_load import mean_ttft_s
 from rooflinellm.results import MemoryPlan
 from rooflinellm.specs.profile import ProfileSpec
 
@@ -50,6 +51,7 @@ class Evaluator:
     def __init__(self, profile: str | ProfileSpec | None = None) -> None:
         self.profiles = catalog.profiles(profile)
         self.encodings = catalog.encodings()
+        self._loads: dict[Any, float] = {}
         self._plans: OrderedDict[Any, tuple[Any, Plan]] = OrderedDict()
 
     def plan(self, resolved: Resolved, kv: str | None = None) -> Plan:
@@ -162,6 +164,8 @@ class Evaluator:
         plan, request = self.plan(resolved), self.request(resolved)
         if quantity.of == "tpot":
             return self._tpot(resolved)
+        if quantity.of == "loaded_ttft":
+            return self._loaded_ttft(resolved)
         prefill = prefill_time(plan, request)
         ideal, expected = prefill.ideal_s, prefill.expected_s
         factor = prefill_interval(plan, prefill)
@@ -177,6 +181,18 @@ class Evaluator:
             bound = counted / ideal if resolved.bounded else None
             return Predicted(bound, counted / expected, counted / high, counted / low, basis)
         return Predicted(ideal if resolved.bounded else None, expected, low, high, basis)
+
+    def _loaded_ttft(self, resolved: Resolved) -> Predicted:
+        """Mean time to first token at a constant number of requests; the bound is a prompt by itself."""
+        plan, request = self.plan(resolved), self.request(resolved)
+        alone = self._alone(plan, request)
+        key = (id(plan), request.prompt_tokens, request.output_tokens, request.sequences)
+        if key not in self._loads:
+            self._loads[key] = mean_ttft_s(plan, request)
+        ideal, expected = alone.ideal_s, max(self._loads[key], alone.ideal_s)
+        factor = prefill_interval(plan, alone)
+        bound = ideal if resolved.bounded else None
+        return Predicted(bound, expected, max(expected / factor, ideal), expected * factor, plan.rates.basis)
 
     def _tpot(self, resolved: Resolved) -> Predicted:
         """Time per output token of a server that holds C requests.

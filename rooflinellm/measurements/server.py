@@ -84,10 +84,11 @@ def _seconds(row: Row, kind: str, seconds: float, kv: str | None) -> Workload:
         if _without_prefill(extra):
             raise SkipRow("the cache was filled without a prefill")
         lengths = {**_lengths(row, output=False), "output_tokens": 0}
+        loaded = concurrency > ALONE and "batch as given" not in (row.note or "") and kind == "ttft"
+        if loaded:
+            return Workload({**_lengths(row), "batch": concurrency}, Quantity("loaded_ttft", "s", seconds), kv)
         if "batch as given" in (row.note or "") or kind == "prefill_latency":
             return Workload({**lengths, "batch": concurrency}, Quantity("ttft", "s", seconds), kv)
-        if concurrency > ALONE:
-            raise SkipRow("time to first token under load needs a simulation of the load")
         return Workload({**lengths, "batch": 1}, Quantity("ttft", "s", seconds), kv)
     raise SkipRow("a kind of test that is not known", kind[:40])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Phase = Literal["prefill", "decode", "run", "ttft", "tpot", "request", "serving"]
+Phase = Literal["prefill", "decode", "run", "ttft", "loaded_ttft", "tpot", "request", "serving"]
 Unit = Literal["tokens/s", "s"]
 MAX_TOKENS = 10**9
 
@@ -18,8 +18,9 @@ class Quantity:
     ----------
     of : str
         ``prefill``: prompt tokens over prefill; ``decode``: tokens over decode steps; ``run``: tokens over both, one
-        after the other; ``ttft``, ``tpot``, ``request``: seconds; ``serving``: tokens over time of a server that is
-        kept busy, with prefill and decode of its requests mixed. Rates are of all sequences together.
+        after the other; ``ttft``, ``tpot``, ``request``: seconds; ``loaded_ttft``: the mean of clients that keep a
+        number of requests under way; ``serving``: tokens over time of a server that is kept busy, with prefill and
+        decode of its requests mixed. Rates are of all sequences together.
     unit : str
         ``tokens/s`` or ``s``.
     measured : float
