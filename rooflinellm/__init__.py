@@ -43,7 +43,7 @@ _PUBLIC = {
     "UnreadableFile": "rooflinellm.errors",
     "UnsupportedModel": "rooflinellm.errors",
 }
-_MODULES = ("plotting", "roofline", "units")
+_MODULES = ("metrics", "plotting", "roofline", "units")
 
 __all__ = ["__version__", *sorted(_PUBLIC), *_MODULES]
 

@@ -135,6 +135,9 @@ class Phase:
     peak_flop_per_s : float or ndarray
         Effective peak: FLOPs over the time each takes at the fastest peak its path allows, at the advertised clock.
         [FLOP/s]
+    mfu, mbu : float or ndarray
+        Share of the dense peaks at the advertised clock, and of the printed bandwidths, of all devices that take part
+        that the phase's `flops` and `read_bytes` make use of in the expected time; see `rooflinellm.metrics`. [-]
     """
 
     name: str
@@ -147,6 +150,8 @@ class Phase:
     arithmetic_intensity: Any
     ridge_point: Any
     peak_flop_per_s: Any
+    mfu: Any
+    mbu: Any
     _operators: Callable[[], tuple[OperatorCost, ...]] = field(repr=False)
 
     @cached_property
@@ -170,6 +175,8 @@ class Phase:
             "bound": plain(self.bound),
             "arithmetic_intensity_flop_per_byte": plain(self.arithmetic_intensity),
             "ridge_point_flop_per_byte": plain(self.ridge_point),
+            "mfu": plain(self.mfu),
+            "mbu": plain(self.mbu),
             "flops": plain(self.flops),
             "read_bytes": plain(self.read_bytes),
         }

@@ -16,6 +16,9 @@ from rooflinellm.results import Prediction
 
 LONGEST_DRAFT = 16
 """Most tokens that the search for the best draft tries. [token]"""
+_TOTALS = (
+    "ideal_s", "expected_s", "floor_s", "crossing_s", "compute_s", "memory_s", "link_s", "flops", "read_bytes"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +79,8 @@ def speculative_time(plan: Plan, request: Request, steps: Any) -> PhaseTime:
     if plan.drafter is not None and plan.drafter.plan is not None and how.draft_steps:
         run = Run(request.sequences, 1, how.draft_steps, middle)
         parts.append(("draft: ", _passes(plan.drafter.plan, request, run)))
-    totals = (
-        "ideal_s",
-        "expected_s",
-        "floor_s",
-        "crossing_s",
-        "compute_s",
-        "memory_s",
-        "link_s",
-        "flops",
-        "read_bytes",
-    )
-    summed = {name: cycles * sum(getattr(part, name) for _, part in parts) for name in totals}
+    summed = {name: cycles * sum(getattr(part, name) for _, part in parts) for name in _TOTALS}
     return replace(verify, **summed, parts=tuple(parts), repeats=cycles)
-
-
-_TOTALS = (
-    "ideal_s", "expected_s", "floor_s", "crossing_s", "compute_s", "memory_s", "link_s", "flops", "read_bytes"
-)  # fmt: skip
 
 
 def _passes(plan: Plan, request: Request, run: Run) -> PhaseTime:
