@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Options": "rooflinellm.api.options",
+    "Turn": "rooflinellm.api.turns",
     "calibrate": "rooflinellm.api.calibrate",
     "check_claim": "rooflinellm.api.check_claim",
     "compare": "rooflinellm.api.compare",
@@ -29,6 +30,7 @@ _PUBLIC = {
     "fit": "rooflinellm.api.fit",
     "from_command": "rooflinellm.launch.command",
     "launch_command": "rooflinellm.launch.show",
+    "prefix_cache": "rooflinellm.api.prefix",
     "probe": "rooflinellm.api.probe",
     "sweep": "rooflinellm.api.sweep",
     "validate": "rooflinellm.api.validate",
