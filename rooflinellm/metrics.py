@@ -7,6 +7,7 @@ says which definition it follows, and which option gives the others (see the glo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 from rooflinellm._numeric import Numeric, anywhere, divide
@@ -144,7 +145,7 @@ def gaps_s(arrivals_s: Sequence[float]) -> list[float]:
     InvalidRequest
         Times that run backwards.
     """
-    gaps = [later - earlier for earlier, later in zip(arrivals_s, arrivals_s[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(arrivals_s)]
     if any(gap < 0 for gap in gaps):
         raise InvalidRequest("times of arrival that run backwards", where="arrivals_s")
     return gaps

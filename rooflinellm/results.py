@@ -56,6 +56,12 @@ class Prediction:
             self.basis,
         )
 
+    def map(self, change: Callable[[Any], Any]) -> Prediction:
+        """All four values changed alike."""
+        return Prediction(
+            change(self.ideal), change(self.expected), change(self.low), change(self.high), self.unit, self.basis
+        )
+
     def scaled(self, factor: Any, unit: str | None = None) -> Prediction:
         """All four values times a number, in another unit where one is named."""
         return Prediction(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from rooflinellm._numeric import is_array
+from rooflinellm.api.arguments import single_values
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
-from rooflinellm.api.overrides import has_arrays
 from rooflinellm.api.plans import Setup, settle
 from rooflinellm.api.turns import Turn, checked_turns
 from rooflinellm.engine.prefix import PrefixCaching, prefix_caching
@@ -144,8 +144,8 @@ class PrefixTrace:
 
     def __repr__(self) -> str:
         return (
-            f"PrefixTrace({len(self.turns)} turns, {100 * self.hit_rate:.0f} % of prompt tokens cached, first tokens in "
-            f"{self.ttft_s.expected:.4g} s in all, {self.ttft_without_s.expected:.4g} s without caching)"
+            f"PrefixTrace({len(self.turns)} turns, {100 * self.hit_rate:.0f} % of prompt tokens cached, "
+            f"first tokens {self.ttft_s.expected:.4g} s in all, {self.ttft_without_s.expected:.4g} s without caching)"
         )
 
     def _repr_html_(self) -> str:
@@ -191,23 +191,19 @@ def prefix_cache(
         As `estimate`.
     """
     asked = checked_turns(turns)
-    for name, value in request.items():
+    for name in request:
         if name in ("prompt_tokens", "output_tokens", "cached_tokens"):
             raise InvalidRequest("the turns say it already", where=name)
-        if is_array(value) or (isinstance(value, list | tuple) and name != "acceptance"):
-            raise InvalidRequest("one conversation at a time; give one value", where=name)
-    overrides = request.get("overrides")
-    if isinstance(overrides, Mapping) and has_arrays(overrides):
-        raise InvalidRequest("one conversation at a time; give single values", where="overrides")
+    single_values(request)
     import numpy as np
 
     options = request.get("options") or Options()
     chosen = {name: request.get(name) for name in ("weights", "kv", "engine")}
-    plan = settle(model, hardware, Setup(**chosen, options=options, overrides=overrides)).plan()
+    plan = settle(model, hardware, Setup(**chosen, options=options, overrides=request.get("overrides"))).plan()
     rules = prefix_caching(plan, full_windows=options.swa_full)
     shapes, saved = _walk(asked, rules)
     prompts, outputs, common, cached = (np.array(column, dtype=float) for column in zip(*shapes, strict=True))
-    lengths = {"prompt_tokens": prompts, "output_tokens": outputs}
+    lengths: dict[str, Any] = {"prompt_tokens": prompts, "output_tokens": outputs}
     warm = estimate(model, hardware, **lengths, cached_tokens=cached, **request)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)  # the same again
@@ -229,8 +225,8 @@ def prefix_cache(
     return PrefixTrace(
         turns=served,
         rules=rules,
-        ttft_s=_sum(warm.ttft_s),
-        ttft_without_s=_sum(cold.ttft_s),
+        ttft_s=warm.ttft_s.map(lambda values: float(values.sum())),
+        ttft_without_s=cold.ttft_s.map(lambda values: float(values.sum())),
         cache_bytes=int(_element(memory.kv_occupied_bytes, -1) + _element(memory.state_bytes, -1)),
         checkpoint_bytes=len(saved) * rules.checkpoint_bytes,
         estimate=warm,
@@ -267,13 +263,8 @@ def _element(values: Any, at: int) -> Any:
 
 
 def _at(prediction: Prediction, at: int) -> Prediction:
-    names = ("ideal", "expected", "low", "high")
-    return replace(prediction, **{name: float(_element(getattr(prediction, name), at)) for name in names})
-
-
-def _sum(prediction: Prediction) -> Prediction:
-    names = ("ideal", "expected", "low", "high")
-    return replace(prediction, **{name: float(getattr(prediction, name).sum()) for name in names})
+    """The prediction of one turn."""
+    return prediction.map(lambda values: float(_element(values, at)))
 
 
 SHOWN = 40

@@ -27,8 +27,8 @@ class Turn:
     Attributes
     ----------
     new_tokens : int
-        Tokens behind the last answer: what the user says, the result of a tool; of the first turn the system message and
-        the list of tools as well. [token]
+        Tokens behind the last answer: what the user says, the result of a tool; of the first turn the system message
+        and the list of tools as well. [token]
     output_tokens : int
         Tokens of the answer, thinking included. [token]
     edit_at : int or None

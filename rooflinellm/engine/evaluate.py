@@ -67,6 +67,12 @@ class Passes:
         """Passes through the model. [-]"""
         return sum(run.passes for run in self.packed)
 
+    def each(self) -> tuple[Passes, ...]:
+        """The runs one by one; a single packed one holds all that the sequences do."""
+        if len(self.packed) == 1:
+            return (self,)
+        return tuple(Passes((packed,), (own,)) for packed, own in zip(self.packed, self.by_sequence, strict=True))
+
     def of(self, kernel: Kernel) -> tuple[Run, ...]:
         """The passes as an operator sees them."""
         return self.by_sequence if kernel.kind in ("attention", "recurrent") else self.packed

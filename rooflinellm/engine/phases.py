@@ -218,9 +218,9 @@ def _streamed(kernel: Kernel, there: Kernel | None, stream: Stream, passes: Pass
         return expect(kernel, passes, skew)
     total = Expectation(0.0, 0.0, 0.0, 0.0)
     least = stream.from_tokens_of_experts if kernel.kind == "experts" else stream.from_tokens
-    for packed, own in zip(passes.packed, passes.by_sequence, strict=True):
-        one = Passes((packed,), (own,))
-        copied = _copied_bytes(there, packed, own, skew)
+    for one in passes.each():
+        (packed,) = one.packed
+        copied = _copied_bytes(there, one, skew)
         launches = packed.passes * (kernel.count if kernel.weight_bytes or kernel.kv_bytes_per_token else 0)
         copy = copied / stream.link.sustained_bandwidth + launches * stream.link.latency_s
         far = expect(there, one, skew)
@@ -237,12 +237,12 @@ def _streamed(kernel: Kernel, there: Kernel | None, stream: Stream, passes: Pass
     return total
 
 
-def _copied_bytes(kernel: Kernel, packed: Run, own: Run, skew: Any) -> Any:
+def _copied_bytes(kernel: Kernel, passes: Passes, skew: Any) -> Any:
     """Weights of the experts that are touched, or what attention reads of the cache, over a run. [byte]"""
     if kernel.kind == "attention":
-        return work(kernel, Passes((packed,), (own,))).read_bytes
+        return work(kernel, passes).read_bytes
     bare = replace(kernel, activation_bytes_per_token=0, state_bytes=0)
-    return packed.passes * moved_bytes(bare, packed, skew)[0]
+    return sum(packed.passes * moved_bytes(bare, packed, skew)[0] for packed in passes.packed)
 
 
 def sum_crossings(crossings: Sequence[Crossing], runs: Sequence[Run]) -> Any:

@@ -99,8 +99,8 @@ class KvRules(Spec):
     sliding: ``window_and_chunk`` holds a window and one chunk more, ``full`` every token. `unified`: all sequences
     share one pool, so that a sliding layer's pool holds a window for each. latent: latent attention is kept
     ``absorbed`` (the latent itself) or ``expanded`` (keys and values of every head). `state_bytes` and
-    `conv_state_bytes` are the width of recurrent state and of what waits for a convolution. `prefix`: whether beginnings
-    of prompts are reused; null where the engine does not.
+    `conv_state_bytes` are the width of recurrent state and of what waits for a convolution. `prefix`: whether
+    beginnings of prompts are reused; null where it is not known that the engine does.
     """
 
     types: tuple[str, ...]
