@@ -1,0 +1,74 @@
+"""Context: a long answer is the sum of its steps, whatever the layers; what is configured costs memory and no time."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rooflinellm as rl
+
+pytestmark = pytest.mark.filterwarnings("ignore::rooflinellm.errors.RooflineWarning")
+
+EXACT = 1e-12
+# Dense, sliding windows, chunks, latents, a state, mixtures, sparse attention.
+KINDS = {
+    "dense": "llama-3.1-8b",
+    "windows": "gemma-3-27b",
+    "windows and a mixture": "gpt-oss-20b",
+    "chunks and a mixture": "llama-4-scout",
+    "latents and a mixture": "deepseek-v3",
+    "sparse latents": "deepseek-v3.2",
+    "states": "qwen3.5-9b",
+    "states and a mixture": "qwen3-next-80b-a3b",
+    "states alone": "mamba2-2.7b",
+    "a mixture": "qwen3-30b-a3b",
+}
+kinds = st.sampled_from(sorted(KINDS))
+machines = st.tuples(st.integers(10, 8000), st.integers(1, 3000)).map(
+    lambda pair: f"4096GiB,{pair[0]}GB/s,{pair[1]}TFLOP/s@fp16"
+)
+contexts = st.one_of(
+    st.just(0), st.integers(1, 300), st.integers(900, 1100), st.integers(2000, 2100), st.integers(8100, 8300),
+    st.integers(0, 200_000),
+)  # fmt: skip
+
+
+def ask(kind: str, hardware: str = "4096GiB,1000GB/s,100TFLOP/s@fp16", **request: Any) -> Any:
+    return rl.estimate(KINDS[kind], hardware, weights="Q8_0", engine="llama.cpp", **request)
+
+
+@settings(max_examples=100)
+@given(
+    kind=kinds,
+    hardware=machines,
+    context=contexts,
+    tokens=st.integers(2, 120),
+    batch=st.sampled_from([1, 1, 3, 64]),
+    prompt=st.sampled_from([0, 1, 7]),
+)
+def test_an_answer_is_the_sum_of_its_steps(
+    kind: str, hardware: str, context: int, tokens: int, batch: int, prompt: int
+) -> None:
+    """FLOPs and bytes to the last one, expected time to the last digits; the ideal is one maximum over their sums."""
+    whole = ask(kind, hardware, prompt_tokens=prompt, context_tokens=context, output_tokens=tokens, batch=batch)
+    count = tokens - 1 if prompt else tokens
+    steps = [
+        ask(kind, hardware, prompt_tokens=0, context_tokens=context + prompt + i, output_tokens=1, batch=batch).decode
+        for i in range(count)
+    ]
+    decode = whole.decode
+    assert decode.flops == sum(step.flops for step in steps)
+    assert decode.read_bytes == sum(step.read_bytes for step in steps)
+    assert decode.time_s.expected == pytest.approx(math.fsum(s.time_s.expected for s in steps), rel=EXACT)
+    assert whole.tpot_s.expected == pytest.approx(decode.time_s.expected / count, rel=EXACT)
+    memory = decode.read_bytes / rl.hardware(hardware).memory_bandwidth_bytes_per_s
+    compute = decode.flops / decode.peak_flop_per_s
+    assert decode.time_s.ideal == pytest.approx(max(memory, compute), rel=EXACT)
+    total = math.fsum(step.time_s.ideal for step in steps)
+    assert decode.time_s.ideal <= total * (1 + EXACT)
+    if len({step.arithmetic_intensity > step.ridge_point for step in steps}) == 1:
+        assert decode.time_s.ideal == pytest.approx(total, rel=1e-11)
