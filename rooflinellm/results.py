@@ -115,6 +115,42 @@ class OperatorCost:
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
 
 
+@dataclass(frozen=True, slots=True)
+class PlaceCost:
+    """What the part of a model in one place costs in a phase; the copies between places are a row of their own.
+
+    Attributes
+    ----------
+    place : str
+        Devices of one kind, ``host``, ``disk`` or ``copies between places``.
+    tier : str
+        ``device``, ``host``, ``disk`` or ``link``.
+    layers : int
+        Layers there, the head as one more. [-]
+    weight_bytes : int
+        [byte]
+    read_bytes : int or ndarray
+        Bytes of the phase that cannot be avoided. [byte]
+    time_s : float or ndarray
+        Expected time. [s]
+    share_of_read, share_of_expected : float or ndarray
+        Of the phase's bytes and of its expected time. [-]
+    """
+
+    place: str
+    tier: str
+    layers: int
+    weight_bytes: int
+    read_bytes: Any
+    time_s: Any
+    share_of_read: Any
+    share_of_expected: Any
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
+
+
 @dataclass(frozen=True)
 class Phase:
     """Prefill or decode.
@@ -159,11 +195,17 @@ class Phase:
     mfu: Any
     mbu: Any
     _operators: Callable[[], tuple[OperatorCost, ...]] = field(repr=False)
+    _by_place: Callable[[], tuple[PlaceCost, ...]] = field(repr=False)
 
     @cached_property
     def operators(self) -> tuple[OperatorCost, ...]:
         """Costs by operator, totals over the phase."""
         return self._operators()
+
+    @cached_property
+    def by_place(self) -> tuple[PlaceCost, ...]:
+        """Costs by place: the devices, the host, a drive, and the copies between them."""
+        return self._by_place()
 
     def __repr__(self) -> str:
         rate, time = self.tokens_per_s, self.time_s
@@ -192,12 +234,17 @@ class Phase:
 class PlacedPart:
     """What one device, the host or a drive holds, and what programs get of its memory.
 
-    `layers` counts the head as one more layer behind the last.
+    `layers` counts the head as one more layer behind the last; `tier` is ``device``, ``host`` or ``disk``; `bytes` is
+    the sum of the others.
     """
 
     device: str
+    tier: str
     layers: int
     weight_bytes: Any
+    kv_bytes: Any
+    state_bytes: Any
+    workspace_bytes: Any
     bytes: Any
     usable_bytes: int | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,12 +91,17 @@ def device_text(device: Any) -> str:
 
 
 def system_text(system: Any) -> str:
-    """Devices and host, as ``2x RTX 3090 + ddr5-5600x2``."""
-    parts = [device_text(system.device) if system.count == 1 else f"{system.count}x {device_text(system.device)}"]
+    """Devices, host and drive, as ``2x RTX 3090 + ddr5-5600x2``."""
+    parts = [
+        device_text(group.device) if group.count == 1 else f"{group.count}x {device_text(group.device)}"
+        for group in system.groups
+    ]
     if system.host_cpu is not None:
         parts.append(device_text(system.host_cpu))
     elif system.host is not None:
         parts.append(system.host.name)
+    if system.disk is not None:
+        parts.append(system.disk.name)
     return " + ".join(parts)
 
 
@@ -112,6 +117,10 @@ def fits_text(memory: MemoryPlan, tokens: Any = None) -> str:
     """Whether it fits, with the numbers; `tokens` is the context that there is room for."""
     at = "" if tokens is None else f" at {spread(tokens, count_text)} tokens"
     total = spread(memory.total_bytes, format_gib)
+    if len(_tiers(memory)) > 1:
+        answer = {True: "fits", False: "does not fit", None: "not known whether it fits"}
+        fits = memory.fits if not is_array(memory.fits) else bool(memory.fits.all())
+        return f"{answer[fits]}: {', '.join(_tier_text(memory, tier) for tier in _tiers(memory))}{at}"
     if memory.usable_bytes is None:
         return f"needs {total}{at}; the capacity is not known"
     usable = format_gib(memory.usable_bytes)
@@ -119,6 +128,91 @@ def fits_text(memory: MemoryPlan, tokens: Any = None) -> str:
     if is_array(fits) and fits.size > 1:
         return f"fits: {int(fits.sum())} of {fits.size} cases, {total} of {usable}{at}"
     return f"{'fits' if bool(fits) else 'does not fit'}: {total.removesuffix(' GiB')} of {usable}{at}"
+
+
+_WHERE = {"device": "on the device", "host": "on the host", "disk": "on the drive"}
+
+
+def _tiers(memory: MemoryPlan) -> list[str]:
+    """Tiers that hold something, the devices first."""
+    return list(dict.fromkeys(part.tier for part in memory.placement if _last(part.bytes) or part.tier == "device"))
+
+
+def _tier_text(memory: MemoryPlan, tier: str) -> str:
+    """What a tier holds of what it can, as ``23.3 of 23.6 GiB on the device``."""
+    parts = [part for part in memory.placement if part.tier == tier]
+    count = sum(part.tier == "device" for part in memory.placement)
+    where = f"on {count} devices" if tier == "device" and count > 1 else _WHERE[tier]
+    total: Any = sum(part.bytes for part in parts)
+    text = spread(total, format_gib)
+    if tier == "disk" or any(part.usable_bytes is None for part in parts):
+        return f"{text} {where}"
+    usable = format_gib(sum(part.usable_bytes or 0 for part in parts))
+    return f"{text.removesuffix(' GiB')} of {usable} {where}"
+
+
+LLAMA_FLAGS = ("llama.cpp", "ik_llama.cpp")
+"""Engines that take llama.cpp's options."""
+
+
+def placement_flags(workload: Mapping[str, Any], engine: str) -> str:
+    """llama.cpp's options for a placement, as ``-ngl 81 -ncmoe 23``; empty for other engines and for no placement."""
+    layers, experts = workload.get("gpu_layers"), workload.get("cpu_moe_layers")
+    if layers is None or engine.partition(":")[0] not in LLAMA_FLAGS:
+        return ""
+    return f"-ngl {layers}" + (f" -ncmoe {experts}" if experts else "")
+
+
+def placement_text(workload: Mapping[str, Any], layers: int) -> str:
+    """What stays on the host, in words: ``35 of 81 layers``, ``the experts of 23 layers``; empty for nothing."""
+    here, experts = workload.get("gpu_layers"), workload.get("cpu_moe_layers")
+    words = [] if here is None or here > layers else [f"{layers + 1 - here} of {layers + 1} layers"]
+    words += [f"the experts of {experts} layers"] if experts else []
+    return " and ".join(words)
+
+
+def host_text(estimate: Estimate) -> str:
+    """`placement_text` of an estimate, with what of it lies on a drive."""
+    words = placement_text(estimate.workload, len(estimate.model.layers))
+    on_drive: Any = sum(part.bytes for part in estimate.memory.placement if part.tier == "disk")
+    return (
+        f"{words} on the host, {spread(on_drive, format_gib)} of it on a drive" if on_drive else f"{words} on the host"
+    )
+
+
+def place_table(estimate: Estimate) -> Table:
+    """Where a model lies and what each place costs: layers, weights, share of the bytes and of the time of a step."""
+    decode = estimate.decode
+    experts = estimate.workload.get("cpu_moe_layers") or 0
+    rows = []
+    for each in decode.by_place:
+        layers = [str(each.layers)] if each.layers else []
+        layers += [f"experts of {experts}"] if experts and each.tier == "host" else []
+        rows.append(
+            [
+                each.place,
+                " + ".join(layers),
+                gib_text(each.weight_bytes) if each.weight_bytes else "",
+                _percent(each.share_of_read) if each.tier != "link" else "",
+                _percent(each.share_of_expected),
+            ]
+        )
+    columns = [
+        Column("decode, by place", "left"), Column("layers"), Column("weights, GiB", drop=1), Column("of bytes read"),
+        Column("of the time"),
+    ]  # fmt: skip
+    return Table(columns, rows)
+
+
+def is_placed(estimate: Estimate) -> bool:
+    """Whether the host or a drive takes part in decode, beyond looking up embeddings."""
+    return any(
+        each.tier in ("host", "disk") and float(_last(each.share_of_expected)) > 0 for each in estimate.decode.by_place
+    )
+
+
+def _percent(share: Any) -> str:
+    return spread(share, lambda value: f"{significant(100 * value, 2 if value < 0.1 else 3)} %")
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,9 +429,32 @@ def memory_table(memory: MemoryPlan) -> Table:
     return Table([Column("", "left"), Column(""), Column("", "left", drop=1)], rows)
 
 
+def placement_table(memory: MemoryPlan) -> Table:
+    """What each device, the host and a drive hold, and what they can."""
+    kinds = {
+        "weights": "weight_bytes", "KV cache": "kv_bytes", "state": "state_bytes", "workspace": "workspace_bytes",
+        "total, GiB": "bytes",
+    }  # fmt: skip
+    shown = {name: key for name, key in kinds.items() if any(getattr(part, key) for part in memory.placement)}
+    drops = {"total, GiB": 0, "weights": 1}
+    rows = [
+        [
+            part.device,
+            str(part.layers) if part.layers else "",
+            *(gib_text(getattr(part, key)) for key in shown.values()),
+            "?" if part.usable_bytes is None else gib_text(part.usable_bytes),
+        ]
+        for part in memory.placement
+    ]
+    sizes = [Column(name, drop=drops.get(name, 2)) for name in shown]
+    return Table([Column("placement", "left"), Column("layers", drop=1), *sizes, Column("usable")], rows)
+
+
 def explain_estimate(estimate: Estimate) -> str:
     """Where each number of an estimate comes from, in words."""
     lines = [estimate_table([estimate]).to_text(), ""]
+    if is_placed(estimate):
+        lines += [place_table(estimate).to_text(), ""]
     for phase in (estimate.prefill, estimate.decode):
         lines += [operator_table(phase).to_text(), ""]
     lines += [*(f"- {text}" for text in estimate.assumptions)]

@@ -13,7 +13,7 @@ from rooflinellm.errors import InvalidRequest
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
 KIB, MIB, GIB, TIB, PIB = 2**10, 2**20, 2**30, 2**40, 2**50
 MEGA, GIGA, TERA, PETA = 1e6, 1e9, 1e12, 1e15
-MICRO, MILLI = 1e-6, 1e-3
+NANO, MICRO, MILLI = 1e-9, 1e-6, 1e-3
 BITS_PER_BYTE = 8
 
 _DECIMAL = {"": 1.0, "K": KB, "M": MB, "G": GB, "T": TB, "P": PETA}

@@ -589,10 +589,24 @@ def test_a_processor_alone_is_the_device() -> None:
 @pytest.mark.usefixtures("rigs")
 def test_two_processors_share_the_memory_of_the_board() -> None:
     rig = catalog.system("2x 7950x + ddr5-4800x24@768GiB")
-    assert rig.count == 2
-    assert rig.device.memory_bandwidth_bytes_per_s == pytest.approx(460.8e9)
-    assert rig.device.memory_bytes == 384 * GIB
+    single = catalog.hardware("7950x")
+    assert rig.count == 1
+    assert rig.device.memory_bandwidth_bytes_per_s == pytest.approx(921.6e9)
+    assert rig.device.memory_bytes == 768 * GIB
+    assert rig.device.peaks == {key: 2 * rate for key, rate in single.peaks.items()}
     assert catalog.system(rig.name) == rig
+    rated = catalog.system("2x 7950x")
+    assert rated.device.memory_bandwidth_bytes_per_s == 2 * single.memory_bandwidth_bytes_per_s
+    beside = catalog.system("a1 + 2x 7950x + ddr5-4800x24@768GiB")
+    assert beside.host_cpu is not None and beside.host_cpu.peaks == rig.device.peaks
+    assert beside.host is not None and beside.host.bandwidth_bytes_per_s == pytest.approx(921.6e9)
+    assert catalog.system(beside.name) == beside
+
+
+@pytest.mark.usefixtures("rigs")
+def test_two_computers_are_not_a_board_of_two_processors() -> None:
+    rig = catalog.system("2x 7950x + 10gbe")
+    assert (rig.count, rig.device.peaks) == (2, catalog.hardware("7950x").peaks)
 
 
 @pytest.mark.usefixtures("rigs")
@@ -618,8 +632,7 @@ def test_the_memory_of_an_integrated_gpu_is_the_systems() -> None:
         ("a1 + 10gbe + 5gbe", "twice"),
         ("a1 + 0gbe", "Gbit/s"),
         ("10gbe", "no device"),
-        ("a1 + 2x 7950x", "several processors"),
-        ("a1 + 7950x + 5800x3d", "several processors"),
+        ("a1 + 7950x + 5800x3d", "different kinds"),
         ("a1 +", "empty part"),
         ("+", "empty part"),
         ("a1 ++ ddr5-5600x2", "empty part"),

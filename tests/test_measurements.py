@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import rooflinellm as rl
+from rooflinellm.engine.placement import Offload
 from rooflinellm.errors import InvalidSpec, RooflineError, UnreadableFile
 from rooflinellm.measurements import Quantity, Resolved, Row, Skip, read, resolve
 from rooflinellm.measurements.cpu import rented_cpu
@@ -220,7 +221,7 @@ def test_a_run_at_a_rate_is_no_fixed_concurrency() -> None:
     _, ttft, _ = rows_of(json.dumps(VLLM_SERVE | {"request_rate": 4.0}))
     assert isinstance(resolve(ttft), Skip)
     _, _, tpot = rows_of(json.dumps(VLLM_SERVE | {"spec_decode_acceptance_length": 2.4}))
-    assert str(resolve(tpot)) == "speculative decoding is not modelled yet"
+    assert str(resolve(tpot)) == "a server's speculation is not modelled yet"
 
 
 def test_sglang_lines() -> None:
@@ -391,6 +392,12 @@ SPARK = LLAMA | {
 RTX3090 = LLAMA | {
     "device": "NVIDIA GeForce RTX 3090", "backend": "CUDA", "model": "llama 8B Q4_K - Medium", "params_b": 8.03,
     "file_size_gib": 4.58, "quant": "Q4_K_M", "ngl": 99, "source": XIONGJIE, "source_date": "2024-05-12",
+}  # fmt: skip
+# kvcache-ai/ktransformers, doc/en/DeepseekR1_V3_tutorial.md
+KTRANSFORMERS = {
+    "device": "RTX 4090D 24GB", "device_count": 1, "tp": 1, "engine": "ktransformers", "model": "DeepSeek-V3 Q4_K_M",
+    "hf_model_id": "deepseek-ai/DeepSeek-V3", "weight_dtype": "Q4_K_M", "batch_size_or_concurrency": 1,
+    "input_tokens": 969, "output_tokens": 300, "test_kind": "offload_decode", "value": 15.4, "unit": "tokens/s decode",
 }  # fmt: skip
 EPYC = LLAMA | {
     "device": "AMD EPYC 9R14", "device_count": 2, "backend": "CPU", "ngl": 0, "threads": 192, "n_batch": 2048,
@@ -639,30 +646,113 @@ def test_rows_that_are_predicted(trap: str) -> None:
             assert predicted.high <= predicted.ideal * (1 + 1e-12)
 
 
-OFFLOAD = "offload to the CPU is not modelled yet"
-SKIPPED: dict[str, tuple[Row, str]] = {
-    "layers on the CPU": (local(RTX3090, ngl=26, test_kind="decode", tokens_per_s=16), OFFLOAD),
-    "the head on the CPU": (local(RTX3090, ngl=32, test_kind="decode", tokens_per_s=60), OFFLOAD),
-    "experts on the CPU": (
-        local(SPARK, n_cpu_moe="80 of 94 (blk 14-93 ffn=CPU)", test_kind="decode", tokens_per_s=10.93),
-        OFFLOAD,
+ELSEWHERE: dict[str, tuple[Row, str, Offload | None, bool]] = {
+    # what the system is, what stays on its host, and whether its figures are a bound
+    "layers on the CPU, which is not named": (
+        local(RTX3090, ngl=26, test_kind="decode", tokens_per_s=16),
+        "nvidia-geforce-rtx-3090 + ddr5-5600x2", Offload(gpu_layers=26), False,
     ),
-    "a GPU and a CPU": (
-        local(RTX3090, backend="CUDA+CPU", population="offload", test_kind="decode", tokens_per_s=16),
-        OFFLOAD,
+    "the head on the CPU": (
+        local(RTX3090, ngl=32, test_kind="decode", tokens_per_s=60),
+        "nvidia-geforce-rtx-3090 + ddr5-5600x2", Offload(gpu_layers=32), False,
+    ),
+    "the head on the device": (
+        local(RTX3090, ngl=33, test_kind="decode", tokens_per_s=118.88), "nvidia-geforce-rtx-3090", None, True,
+    ),
+    "nothing on the device": (
+        local(RTX3090, device="NVIDIA GeForce RTX 3090 + AMD Ryzen 7 5800X, DDR4-2133 dual channel",
+              device_id="rtx-3090",
+              ngl=0, test_kind="decode", tokens_per_s=6),
+        "nvidia-geforce-rtx-3090 + amd-ryzen-7-5800x + ddr4-2133x2", Offload(gpu_layers=0), True,
+    ),
+    "the channels of the processor": (
+        local(RTX3090, device="NVIDIA GeForce RTX 3090 + Intel Core i9-13900K", device_id="rtx-3090", ngl=20,
+              test_kind="decode", tokens_per_s=30),
+        "nvidia-geforce-rtx-3090 + intel-core-i9-13900k + DDR5-5600 of intel-core-i9-13900k", Offload(gpu_layers=20),
+        True,
+    ),
+    "experts on the CPU, which shares the memory": (
+        local(SPARK, n_cpu_moe="10 of 36", test_kind="decode", tokens_per_s=10.93),
+        "nvidia-dgx-spark-gb10", Offload(cpu_moe_layers=10), True,
+    ),
+    "a cache on the host": (
+        replace(local(RTX3090, test_kind="decode", tokens_per_s=60), extra={"no_kv_offload": True}),
+        "nvidia-geforce-rtx-3090 + ddr5-5600x2", Offload(cache_on_host=True), False,
     ),
     "two computers": (
         local(SPARK, device_count=2, note="toolbox rocm-7_2; 2-node RPC cluster", test_kind="prefill",
-        tokens_per_s=58.89),
-        "several computers joined over a network are not modelled yet",
+              prompt_tokens=512, tokens_per_s=58.89),
+        "2x nvidia-dgx-spark-gb10", None, True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_rows_with_parts_elsewhere(case: str) -> None:
+    row, system, offload, bounded = ELSEWHERE[case]
+    resolved = resolve(row)
+    assert isinstance(resolved, Resolved), resolved
+    assert (resolved.system.name, resolved.offload, resolved.bounded) == (system, offload, bounded)
+    assert (resolved.system.network is not None) == (case == "two computers")
+    predicted = Evaluator().predict(resolved)
+    assert (predicted.ideal is not None) == bounded
+    assert 0 < predicted.low <= predicted.expected <= predicted.high
+
+
+def test_experts_on_a_host_of_several_sockets() -> None:
+    resolved, whole, single = (
+        resolve(server(KTRANSFORMERS, extra={"offload": "experts on CPU", "active_experts": active, "cpu": cpu}))
+        for active, cpu in ((6, "2x Xeon Gold 6454S (32c/socket)"), (8, "2x Xeon Gold 6454S"), (8, "Xeon Gold 6454S"))
+    )
+    assert isinstance(resolved, Resolved) and isinstance(whole, Resolved) and isinstance(single, Resolved)
+    assert resolved.offload == Offload(cpu_moe_layers=61)
+    assert resolved.quantity == Quantity("decode", "tokens/s", 15.4)
+    assert resolved.system.host is not None
+    assert resolved.system.host.bandwidth_bytes_per_s == 2 * 8 * 8 * 4.8e9
+    assert resolved.system.host_cpu is not None and resolved.system.host_cpu.compute_units == 64
+    # Of 58 layers with experts, 2 experts of 3 x 7168 x 2048 parameters less.
+    left_out = 58 * 2 * 3 * 7168 * 2048
+    assert whole.model.active_params - resolved.model.active_params == left_out
+    assert whole.model.total_params == resolved.model.total_params
+    rates = [Evaluator().predict(each) for each in (resolved, whole, single)]
+    assert rates[0].expected > rates[1].expected > rates[2].expected
+    assert resolve(server(KTRANSFORMERS, extra={"offload": "experts on CPU", "active_experts": 6, "cpu": "2x 6454S"}))
+
+
+def test_old_builds_count_the_cache_as_layers() -> None:
+    # ggml-org/llama.cpp, pull request 4309: before it, values and keys were two more layers behind the head.
+    # Only with all of them on the device did the cache go there.
+    found = [
+        resolve(local(RTX3090, ngl=layers, source_date=date, test_kind="decode", tokens_per_s=60))
+        for date in ("2023-09-06", "2024-05-01")
+        for layers in (20, 33, 35)
+    ]
+    assert [each.offload for each in found if isinstance(each, Resolved)] == [
+        Offload(gpu_layers=20, cache_on_host=True), Offload(cache_on_host=True), None,
+        Offload(gpu_layers=20), None, None,
+    ]  # fmt: skip
+
+
+SKIPPED: dict[str, tuple[Row, str]] = {
+    "a GPU and a CPU, nobody says how": (
+        local(RTX3090, backend="CUDA+CPU", population="offload", test_kind="decode", tokens_per_s=16),
+        "the row does not say what stays on the host",
+    ),
+    "experts of a dense model": (
+        local(RTX3090, n_cpu_moe=12, test_kind="decode", tokens_per_s=16),
+        "parts of dense layers on the host are not modelled",
+    ),
+    "no number of layers": (
+        local(RTX3090, ngl="some", test_kind="decode", tokens_per_s=16),
+        "the row cannot be read: ngl 'some' is no number of layers",
     ),
     "drafts": (
         local(RTX3090, engine="llama-server", test_kind="spec_decode", gen_tokens=192, tokens_per_s=70.03),
-        "speculative decoding is not modelled yet",
+        "the row does not say how many tokens were drafted and accepted",
     ),
     "drafts, noted with the cache": (
         local(RTX3090, kv_type="spec-e2b", test_kind="decode", tokens_per_s=70.03),
-        "speculative decoding is not modelled yet",
+        "the row does not say how many tokens were drafted and accepted",
     ),
     "a rented CPU without a bandwidth": (
         local(EPYC, measured_bandwidth_gb_s=None, test_kind="decode", tokens_per_s=2.9132),
@@ -716,9 +806,36 @@ SKIPPED: dict[str, tuple[Row, str]] = {
         server(B200, test_kind="energy", value=9891.8, unit="W system mean under load"),
         "energy is not a speed",
     ),
-    "experts in memory of the host": (
+    "experts somewhere": (
         server(B200, engine="ktransformers", test_kind="offload_decode", value=16.8, unit="tokens/s decode"),
-        OFFLOAD,
+        "the row does not say what stays on the host",
+    ),
+    "experts in memory of a host that nobody names": (
+        server(B200, engine="ktransformers", test_kind="offload_decode", value=16.8, unit="tokens/s decode",
+               extra={"offload": "experts on CPU"}),
+        "the row does not name the host",
+    ),
+    "experts in memory of a host that nobody knows": (
+        server(B200, engine="ktransformers", test_kind="offload_decode", value=16.8, unit="tokens/s decode",
+               extra={"offload": "experts on CPU", "cpu": "2x Xeon Platinum 6666X (48c/socket)"}),
+        "no entry for processor 'Xeon Platinum 6666X (48c/socket)'",
+    ),
+    "somewhere on a drive": (
+        server(KTRANSFORMERS, engine="HF Accelerate", weight_dtype="FP16", extra={"lowest_offload_device": "disk"}),
+        "the row does not say how much of the model the device holds: the rest on disk",
+    ),
+    "a part of the experts": (
+        server(KTRANSFORMERS, extra={"gpu_expert_ratio": 0.4, "cpu": "Xeon Gold 6454S"}),
+        "a part of the experts of each layer on the host is not modelled yet",
+    ),
+    "prompts beside a host": (
+        server(KTRANSFORMERS, test_kind="prefill_latency", value=105, unit="prompt tokens/s",
+               extra={"offload": "experts on CPU", "cpu": "2x Xeon Gold 6454S"}),
+        "prefill of a server with parts on its host is not modelled yet",
+    ),
+    "more experts than there are": (
+        server(KTRANSFORMERS, extra={"active_experts": 300, "offload": "experts on CPU", "cpu": "2x Xeon Gold 6454S"}),
+        "the row cannot be read: 300 active experts",
     ),
     "no first token of a cache that was filled": (
         server(FILLED, test_kind="ttft", value=341.57, unit="ms"),

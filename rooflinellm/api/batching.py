@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from rooflinellm._numeric import ceil_div, round_up
+from rooflinellm._numeric import ceil_div, maximum, round_up
 from rooflinellm.api.arguments import count, one_of, scalar_count, share, single_values
 from rooflinellm.api.estimate import MAX_TOKENS
 from rooflinellm.api.lookup import Name
@@ -16,7 +16,7 @@ from rooflinellm.api.placing import choose_placement
 from rooflinellm.api.plans import Setup, settle
 from rooflinellm.engine.memory import LARGEST_BATCH
 from rooflinellm.engine.mixed import mixed_passes, mixed_time
-from rooflinellm.engine.phases import PhaseTime
+from rooflinellm.engine.phases import PhaseTime, decode_interval, prefill_interval
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request, prefill_time, time_prediction
 from rooflinellm.errors import InvalidRequest
@@ -327,13 +327,14 @@ class _Bench:
         named = {name: request.get(name) for name in ("weights", "kv", "engine", "overrides")}
         settled = settle(model, hardware, Setup(**named, chunk=chunk, options=options))
         # Caches are of unequal length; what they take together decides where the model is placed.
-        occupied = ceil_div(sum(contexts) + prompt, len(contexts) + 1) + 1
+        sequences = len(contexts) + (1 if prompt else 0)
+        occupied = ceil_div(sum(contexts) + prompt, sequences) + 1
         self.request = Request(
             prompt_tokens=0,
             output_tokens=1,
             cached_tokens=0,
             context_tokens=0,
-            sequences=len(contexts) + 1,
+            sequences=sequences,
             chunk=chunk,
             skew=MEASURED_SKEW if options.routing_skew is None else share("routing_skew", options.routing_skew),
             overlap=one_of("overlap", options.overlap, ("operator", "phase", "none")),
@@ -342,7 +343,7 @@ class _Bench:
         largest = replace(self.request, context_tokens=occupied - 1)
         wish = (request.get("gpu_layers"), request.get("cpu_moe_layers"))
         self.plan: Plan = choose_placement(settled, largest, limit, *wish).plan
-        self.decode_width = float(self.plan.decode_interval(max(len(contexts), 1)))
+        self.sequences = max(len(contexts), 1)
 
     def step(
         self, contexts: Sequence[int], chunk_tokens: Any, chunk_context: Any, *, grown: Any = 0, logits: Any
@@ -353,7 +354,9 @@ class _Bench:
 
     def prediction(self, time: PhaseTime, *, chunk: bool = True) -> Prediction:
         """Its time, with a chunk in the wider of the two phases' intervals. [s]"""
-        width = max(self.decode_width, self.plan.prefill_interval) if chunk else self.decode_width
+        width = decode_interval(self.plan, time, self.sequences)
+        if chunk:
+            width = maximum(width, prefill_interval(self.plan, time))
         return time_prediction(time, width, self.plan.rates.basis)
 
     def row(self, contexts: Sequence[int], prompt: int, budget: int) -> ChunkedRow:

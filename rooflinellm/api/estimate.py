@@ -235,7 +235,8 @@ def estimate(
                 assumptions=(*_assumptions(plan), *choice.said),
                 warnings=_beyond_training(plan, occupied),
                 workload=workload,
-            )
+            ),
+            plan,
         )
     )
 
@@ -267,19 +268,27 @@ def _beyond_training(plan: Plan, occupied: Any) -> tuple[str, ...]:
     return ()
 
 
-def _judged(estimate: Estimate) -> Estimate:
+def _judged(estimate: Estimate, plan: Plan) -> Estimate:
     """Add to the warnings what the memory plan says."""
     memory = estimate.memory
     if memory.fits is None:
-        said = f"memory: the capacity of {estimate.hardware.device.id} is not known; whether it fits is open"
+        said = f"memory: the capacity of {_of_unknown_memory(estimate)} is not known; whether it fits is open"
     elif not every(memory.fits):
+        paging = any(stage.spill is not None for stage in plan.stages)
         said = (
             f"memory: does not fit, {format_gib(largest([memory.total_bytes]))} of "
-            f"{format_gib(memory.usable_bytes or 0)} usable; the answer is as if it did"
+            f"{format_gib(memory.usable_bytes or 0)} usable; "
+            f"{'the driver pages the rest in system memory' if paging else 'the answer is as if it did'}"
         )
     else:
         return estimate
     return replace(estimate, warnings=(*estimate.warnings, said))
+
+
+def _of_unknown_memory(estimate: Estimate) -> str:
+    """The places of which it is not known how much they hold."""
+    unknown = [part.device for part in estimate.memory.placement if part.usable_bytes is None]
+    return " and ".join("the host's memory" if name == "host" else name for name in dict.fromkeys(unknown))
 
 
 def _announced(estimate: Estimate) -> Estimate:

@@ -12,6 +12,7 @@ from rooflinellm.api import lookup
 from rooflinellm.api.arguments import scalar_count
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.lookup import Name
+from rooflinellm.api.options import Options
 from rooflinellm.errors import RooflineError, RooflineWarning
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
@@ -24,7 +25,11 @@ from rooflinellm.summary import (
     device_text,
     fits_text,
     gib_text,
+    host_text,
     memory_table,
+    placement_flags,
+    placement_table,
+    placement_text,
     system_text,
     tokens_text,
     weights_text,
@@ -34,6 +39,8 @@ from rooflinellm.units import BITS_PER_BYTE, GIB, format_gib, significant
 
 COUNTS = (2, 3, 4, 6, 8)
 """Devices that machines are built with."""
+HOST_GIB = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+"""Memory that hosts are built with. [GiB]"""
 SLOWEST = 0.25
 """Least memory bandwidth of another device over that of the one that was asked for. [-]"""
 EDGE_FORMATS, EDGE_BEFORE = 14, 4
@@ -54,9 +61,12 @@ class FormatFit:
     fits : bool or None
         At the wanted context and batch; None where the capacity is not known.
     max_context_tokens : int or None
-        Longest context of a sequence that fits; 0 where not even the shortest does. [token]
+        Longest context of a sequence that fits with this placement; 0 where not even the shortest does. [token]
     decode_tokens_per_s : float
         Expected rate of one request with the wanted context full. [tokens/s]
+    gpu_layers, cpu_moe_layers : int or None
+        Layers on the devices, the head as one more, and layers whose experts are on the host; None where nothing is on
+        the host. [-]
     """
 
     weights: str
@@ -66,6 +76,8 @@ class FormatFit:
     fits: bool | None
     max_context_tokens: int | None
     decode_tokens_per_s: float
+    gpu_layers: int | None = None
+    cpu_moe_layers: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The attributes."""
@@ -116,6 +128,15 @@ class FitResult:
         The wanted context of each sequence, and how many there are. [token], [-]
     memory : MemoryPlan
         What takes the memory, and where it lies.
+    gpu_layers, cpu_moe_layers : int or None
+        The best placement: layers on the devices, the head as one more, and layers whose experts are on the host. None
+        where nothing is on the host. [-]
+    decode_tokens_per_s : float
+        Expected rate of one request with the wanted context full, so placed. [tokens/s]
+    devices_alone : MemoryPlan or None
+        What takes the memory if nothing is on the host; None where nothing is.
+    longest_context_tokens : int or None
+        Longest context of a sequence that fits with as much on the host as need be; None where it is not known. [token]
     formats : tuple of FormatFit
         The formats that the engine can run there, the largest first.
     alternatives : tuple of HardwareFit
@@ -135,6 +156,11 @@ class FitResult:
     formats: tuple[FormatFit, ...]
     alternatives: tuple[HardwareFit, ...]
     warnings: tuple[str, ...]
+    gpu_layers: int | None
+    cpu_moe_layers: int | None
+    decode_tokens_per_s: float
+    devices_alone: MemoryPlan | None
+    longest_context_tokens: int | None
     _estimate: Estimate
 
     @property
@@ -172,6 +198,11 @@ class FitResult:
             "batch": self.batch,
             "fits": self.fits,
             "headroom_bytes": self.headroom_bytes,
+            "gpu_layers": self.gpu_layers,
+            "cpu_moe_layers": self.cpu_moe_layers,
+            "decode_tokens_per_s": self.decode_tokens_per_s,
+            "longest_context_tokens": self.longest_context_tokens,
+            "devices_alone_bytes": None if self.devices_alone is None else self.devices_alone.total_bytes,
             "memory": self.memory.to_dict(),
             "best_format": None if self.best_format is None else self.best_format.weights,
             "formats": [each.to_dict() for each in self.formats],
@@ -182,24 +213,65 @@ class FitResult:
     def tables(self, *, all_formats: bool = True) -> list[Table]:
         """The answer, memory by part and device, formats (all, or those around the edge), what else would hold it."""
         tables = [self._memory_table()]
-        if len(self.memory.placement) > 1:
-            tables.append(_placement_table(self.memory))
+        if len(self.memory.placement) > 1 and not self._shows_places:
+            tables.append(placement_table(self.memory))
         tables.append(self._format_table(self.formats if all_formats else self._formats_at_the_edge()))
         if self.alternatives:
             tables.append(self._alternative_table())
         return tables
 
+    @property
+    def _shows_places(self) -> bool:
+        """Whether a bar for all of the memory would say little, since it is in several places or too small there."""
+        return self._is_placed or (self.fits is False and bool(self._lacking_words()))
+
+    @property
+    def _is_placed(self) -> bool:
+        """Whether a part is left on the host."""
+        return self.gpu_layers is not None
+
+    def _placed_words(self) -> list[str]:
+        """The placement in words, how fast it is, and what would be needed without it."""
+        if self.devices_alone is None:
+            return []
+        if not placement_text(self._estimate.workload, len(self.model.layers)):
+            return []
+        flags = placement_flags(self._estimate.workload, self.engine)
+        usable = sum(part.usable_bytes or 0 for part in self.devices_alone.placement if part.tier == "device")
+        needed = sum(int(part.bytes) for part in self.devices_alone.placement if part.tier == "device")
+        count = self.hardware.device_count
+        return [
+            f"fits with {host_text(self._estimate)}{f' ({flags})' if flags else ''}: "
+            f"decode {significant(self.decode_tokens_per_s)} tok/s",
+            f"all on the {'device' if count == 1 else f'{count} devices'} needs {gib_text(needed)} of "
+            f"{format_gib(usable)}",
+        ]
+
+    def _lacking_words(self) -> list[str]:
+        """How much the pieces of a system with a host hold together, where that is not enough."""
+        host = None if self.hardware.host is None else self.hardware.host.capacity_bytes
+        if host is None or self.fits is None or self.memory.usable_bytes is None:
+            return []
+        here = sum(part.usable_bytes or 0 for part in self.memory.placement if part.tier == "device")
+        return [
+            f"device and host together hold {format_gib(here + host)}, {format_gib(self.memory.total_bytes)} is needed"
+        ]
+
     def _memory_table(self) -> Table:
         memory = self.memory
-        table = memory_table(memory)
+        table = placement_table(memory) if self._shows_places else memory_table(memory)
         sequences = "" if self.batch == 1 else f" for each of {self.batch:,} requests"
-        notes = [f"wanted: {self.context_limit:,} tokens of context{sequences}, KV cache in {self.kv}"]
+        notes = self._placed_words() if self.fits else self._lacking_words()
+        notes.append(f"wanted: {self.context_limit:,} tokens of context{sequences}, KV cache in {self.kv}")
         if self.fits is None:
             notes.append(state_capacity(self.hardware))
         elif memory.max_context_tokens:
             whole = memory.max_context_tokens >= self.model.max_context_tokens
             all_of_it = ", all that the model is made for" if whole else ""
-            notes.append(f"longest context that fits: {memory.max_context_tokens:,} tokens{all_of_it}")
+            so = " with this placement" if self._is_placed else ""
+            notes.append(f"longest context that fits{so}: {memory.max_context_tokens:,} tokens{all_of_it}")
+            if (self.longest_context_tokens or 0) > memory.max_context_tokens:
+                notes.append(f"longest context with more on the host: {self.longest_context_tokens:,} tokens")
             if memory.max_batch:
                 notes.append(f"most requests of {self.context_limit:,} tokens at once: {memory.max_batch:,}")
         answer = fits_text(memory, self.context_limit)
@@ -214,6 +286,7 @@ class FitResult:
 
     def _format_table(self, formats: Sequence[FormatFit]) -> Table:
         at = tokens_text(self.context_limit)
+        placed = any(each.gpu_layers is not None for each in formats)
         rows = [
             [
                 weights_text(each.weights) + (" *" if each.weights == self.weights else ""),
@@ -221,6 +294,7 @@ class FitResult:
                 gib_text(each.resident_weight_bytes),
                 gib_text(each.total_bytes),
                 _YES_NO[each.fits],
+                *([_host_cell(each, len(self.model.layers))] if placed else []),
                 "–" if not each.max_context_tokens else count_text(each.max_context_tokens),
                 "–" if each.fits is False else significant(each.decode_tokens_per_s),
             ]
@@ -232,8 +306,9 @@ class FitResult:
             Column("weights, GiB", drop=1),
             Column(f"total at {at}, GiB"),
             Column("fits", "left"),
-            Column("longest context"),
-            Column(f"decode at {at}, tok/s", drop=1),
+            *([Column("on the host", "left")] if placed else []),
+            Column("longest context", drop=2 if placed else 0),
+            Column(f"decode at {at}, tok/s", drop=0 if placed else 1),
         ]
         notes = ["* what was asked for"] if any(each.weights == self.weights for each in formats) else []
         if hidden := len(self.formats) - len(formats):
@@ -274,20 +349,19 @@ _YES_NO = {True: "yes", False: "no", None: "?"}
 
 def state_capacity(system: SystemSpec) -> str:
     """What to type so that the capacity is known."""
-    device = system.device
+    device, host = system.device, system.host
+    if host is not None and host.capacity_bytes is None and device.memory_bytes is not None:
+        return f"say how much memory the host has: {host.name}@64GiB"
     if device.kind == "cpu":
         return f"say how much memory there is: '{device.id} + ddr5-5600x2@64GiB', or {device.id}@64GiB"
     return f"say how much memory there is: {device.id}@64GiB"
 
 
-def _placement_table(memory: MemoryPlan) -> Table:
-    rows = [
-        [part.device, str(part.layers), gib_text(part.weight_bytes), gib_text(part.bytes)] for part in memory.placement
-    ]
-    return Table(
-        [Column("placement", "left"), Column("layers"), Column("weights, GiB"), Column("total, GiB")],
-        rows,
-    )
+def _host_cell(each: FormatFit, layers: int) -> str:
+    """What of a format stays on the host; empty where it does not fit at all."""
+    if each.fits is False:
+        return "–"
+    return placement_text({"gpu_layers": each.gpu_layers, "cpu_moe_layers": each.cpu_moe_layers}, layers) or "nothing"
 
 
 def fit(
@@ -326,6 +400,13 @@ def fit(
     request = _Request(spec, context_limit, {"kv": kv, "batch": batch, **others})
     wanted = request.on(system, weights, engine)
     memory = wanted.memory
+    alone: MemoryPlan | None = None
+    longest: int | None = memory.max_context_tokens
+    if wanted.workload["gpu_layers"] is not None:
+        alone = request.placed(len(wanted.model.layers) + 1).on(system, weights, engine).memory
+        if others.get("gpu_layers") is None and others.get("cpu_moe_layers") is None:
+            nothing_here = request.placed(0).on(system, weights, engine).memory
+            longest = max(longest or 0, nothing_here.max_context_tokens or 0) or None
     return FitResult(
         model=wanted.model,
         hardware=wanted.hardware,
@@ -338,6 +419,11 @@ def fit(
         formats=tuple(_formats(request, system, wanted)),
         alternatives=tuple(_alternatives(request, system, wanted, weights, engine)) if memory.fits is False else (),
         warnings=tuple(text for text in wanted.warnings if not text.startswith("memory:")),
+        gpu_layers=wanted.workload["gpu_layers"],
+        cpu_moe_layers=wanted.workload["cpu_moe_layers"],
+        decode_tokens_per_s=float(wanted.decode.tokens_per_s.expected),
+        devices_alone=alone,
+        longest_context_tokens=longest,
         _estimate=wanted,
     )
 
@@ -350,12 +436,22 @@ class _Request:
     context_limit: int
     keywords: Mapping[str, Any]
 
+    def placed(self, gpu_layers: int) -> _Request:
+        """The same with so many layers on the devices."""
+        return replace(self, keywords={**self.keywords, "gpu_layers": gpu_layers, "cpu_moe_layers": None})
+
     def elsewhere(self) -> _Request:
-        """The same without what-ifs about the hardware that was asked for."""
+        """The same without a wish for a placement and what-ifs about the hardware that was asked for."""
         kept = {
             path: value for path, value in (self.keywords.get("overrides") or {}).items() if path[:9] != "hardware."
         }
-        return replace(self, keywords={**self.keywords, "overrides": kept or None})
+        options = self.keywords.get("options") or Options()
+        anywhere = {
+            "options": replace(options, kv_on_host=False, tensor_split=None, overcommit=None),
+            "gpu_layers": None,
+            "cpu_moe_layers": None,
+        }
+        return replace(self, keywords={**self.keywords, **anywhere, "overrides": kept or None})
 
     def on(self, system: Name | SystemSpec, weights: str | FormatSpec | None, engine: str | None) -> Estimate:
         """The next decode step at the end of the context; errors as in `estimate`."""
@@ -395,6 +491,8 @@ def _formats(request: _Request, system: SystemSpec, wanted: Estimate) -> list[Fo
                 fits=None if memory.fits is None else bool(memory.fits),
                 max_context_tokens=memory.max_context_tokens,
                 decode_tokens_per_s=float(item.decode.tokens_per_s.expected),
+                gpu_layers=item.workload["gpu_layers"],
+                cpu_moe_layers=item.workload["cpu_moe_layers"],
             )
         )
     return sorted(found, key=lambda each: (-each.resident_weight_bytes, each.weights))
@@ -430,15 +528,23 @@ def _alternatives(
 def _candidates(system: SystemSpec, needed: int) -> Iterator[tuple[int, Iterable[str | SystemSpec]]]:
     """Groups of hardware with enough memory, each with how many of it to name.
 
-    These are more of the same devices, or the same with more memory; then single devices of the same kind, and of
-    others that are not much slower, each by memory and the fastest of equals first.
+    These are the same with more memory of the host, where it has one; more of the same devices, or the same with more
+    memory; then single devices of the same kind, and of others that are not much slower, each by memory and the fastest
+    of equals first.
     """
-    device = system.device
+    device, host = system.device, system.host
+    if host is not None and host.capacity_bytes is not None and host.name in system.name:
+        before, _, behind = system.name.partition(host.name)
+        rest = behind.partition(" + ")[1:]
+        larger = [size for size in HOST_GIB if size * GIB > host.capacity_bytes]
+        # Without a wish for a placement the same may do.
+        yield 1, [system, *(f"{before}{host.name}@{size}GiB{''.join(rest)}" for size in larger)]
     if device.usable_bytes and device.kind in ("gpu", "accelerator"):
         least = max(-(-needed // device.usable_bytes), system.count + 1)
         more = [count for count in COUNTS if count >= least]
         label = device_text(device) if device.ad_hoc else device.id
-        yield 1, [system.model_copy(update={"name": f"{count}x {label}", "count": count}) for count in more]
+        alone = {"others": (), "host": None, "host_cpu": None, "disk": None, "network": None}
+        yield 1, [system.model_copy(update={**alone, "name": f"{count}x {label}", "count": count}) for count in more]
     found: dict[str, list[tuple[float, float, str]]] = {"self": [], "kind": [], "other": []}
     for listed in catalog.list_hardware():
         try:

@@ -44,6 +44,12 @@ class Options:
         The cache stays in the host's memory and attention is computed there, as with ``--no-kv-offload``.
     tensor_split : tuple of float, optional
         Parts of the devices in the layers, in the order of the system; None follows their memory. [-]
+    reserved_gib : float
+        Memory that other programs hold on each device: a desktop 0.5 to 1.5 GiB, a draft model or a vision tower its
+        size. [GiB]
+    overcommit : {'paging'}, optional
+        What happens to what a discrete device cannot hold: the driver keeps it in system memory and the device reads
+        it over the link, as on Windows, wherever the engine was to leave it. None answers as if it fitted.
     power_limit_w : float, optional
         Power a device is limited to: compute scales with its square root, bandwidth does not. [W]
     profile : str, path or ProfileSpec, optional
@@ -63,5 +69,7 @@ class Options:
     state_copies: int = 1
     kv_on_host: bool = False
     tensor_split: tuple[float, ...] | None = None
+    reserved_gib: float = 0.0
+    overcommit: Literal["paging"] | None = None
     power_limit_w: float | None = None
     profile: str | os.PathLike[str] | ProfileSpec | None = None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import numbers
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm._numeric import every, is_array, largest
-from rooflinellm.api.arguments import count, scalar_count
+from rooflinellm.api.arguments import count, one_of, scalar_count
 from rooflinellm.api.plans import Settled
 from rooflinellm.engine.memory import Allocation, fits_devices, memory_plan
+from rooflinellm.engine.paging import paged
 from rooflinellm.engine.placement import Offload
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request, decode_time
@@ -46,7 +49,8 @@ def choose_placement(
 
     Without a wish, everything is on the devices if it fits there, or if there is no host; else the fastest of the
     placements that fit: as many whole layers on the devices as they hold, or all layers but the experts of as few as
-    need be.
+    need be. Where the host is too small for each of them, it is as if it were not. Where the driver is to page, it is
+    asked to hold all of the wish.
 
     Parameters
     ----------
@@ -66,14 +70,15 @@ def choose_placement(
     Raises
     ------
     InvalidRequest
-        More layers than there are, or experts of a model without any.
-    MissingSpec
-        The system names no host.
+        More layers than there are, experts of a model without any, or a system that names no host.
     """
     wish = _wish(settled, gpu_layers, cpu_moe_layers)
     asked = gpu_layers is not None or cpu_moe_layers is not None
     plan = settled.plan(wish)
     allocation = _allocation(settled, plan)
+    if settled.options.overcommit is not None:
+        one_of("overcommit", settled.options.overcommit, ("paging",))
+        return _placed(paged(plan, request.sequences, limit, allocation), allocation, wish, ())
     if asked or settled.engine.offload is None or settled.system.host is None or settled.system.device.kind == "cpu":
         return _placed(plan, allocation, wish, ())
     search = _Search(settled, request, limit, allocation)
@@ -82,7 +87,9 @@ def choose_placement(
     found = search.best(wish)
     if found is None:
         return _placed(plan, allocation, wish, ())
-    return _placed(settled.plan(found), allocation, found, (_words(settled, found),))
+    fits = search.fits(found)
+    how = "the fastest that fits, by search" if fits else "all that the device holds; the host is too small"
+    return _placed(settled.plan(found), allocation, found, (f"{_words(settled, found)} ({how})",))
 
 
 def _wish(settled: Settled, gpu_layers: Any, cpu_moe_layers: Any) -> Offload:
@@ -90,11 +97,11 @@ def _wish(settled: Settled, gpu_layers: Any, cpu_moe_layers: Any) -> Offload:
     layers, options = len(settled.model.layers), settled.options
     here: int | None = None
     if gpu_layers is not None:
-        here = _layers("gpu_layers", gpu_layers, layers + 1, "with the head as one more")
+        here = _layers("gpu_layers", gpu_layers, layers + 1, f"{settled.model.id} has {layers} layers, and the head")
         here = None if here == layers + 1 else here
     experts = 0
     if cpu_moe_layers is not None:
-        experts = _layers("cpu_moe_layers", cpu_moe_layers, layers, "")
+        experts = _layers("cpu_moe_layers", cpu_moe_layers, layers, f"{settled.model.id} has {layers} layers")
         mixtures = any(getattr(block.ffn, "kind", "") == "moe" for block in settled.model.layers)
         if experts and not mixtures:
             raise InvalidRequest(
@@ -103,10 +110,11 @@ def _wish(settled: Settled, gpu_layers: Any, cpu_moe_layers: Any) -> Offload:
     parts = options.tensor_split
     if parts is not None:
         devices = settled.system.device_count
-        good = len(parts) == devices and all(part >= 0 for part in parts) and sum(parts) > 0
-        if not good:
+        if not _are_parts(parts, devices):
             raise InvalidRequest(
-                f"{parts!r:.60} is not a part for each of {devices} devices, in numbers from 0 on", where="tensor_split"
+                f"{parts!r:.60} is not a part for each of {devices} devices, in numbers from 0 on",
+                where="tensor_split",
+                next_step=f"Write one number a device, such as {(1.0,) * devices}.",
             )
     host_itself = settled.system.device.kind == "cpu"  # where nothing is left elsewhere, as llama.cpp has it
     return Offload(
@@ -117,13 +125,23 @@ def _wish(settled: Settled, gpu_layers: Any, cpu_moe_layers: Any) -> Offload:
     )
 
 
-def _layers(name: str, value: Any, most: int, how: str) -> int:
-    checked = count(name, value, 0, 10**9)
+def _are_parts(parts: Any, devices: int) -> bool:
+    """Whether it is a number from 0 on for each device, of which one is not 0."""
+    if not isinstance(parts, Sequence) or len(parts) != devices:
+        return False
+    return all(isinstance(part, numbers.Real) and 0 <= float(part) < math.inf for part in parts) and sum(parts) > 0
+
+
+def _layers(name: str, value: Any, most: int, known: str) -> int:
+    """A number of layers; an error names what the model has."""
+    try:
+        checked = count(name, value, 0, most)
+    except InvalidRequest as error:
+        raise InvalidRequest(error.message, where=name, next_step=f"{known}.") from None
     if is_array(checked):
-        raise InvalidRequest("one placement at a time; use sweep for several", where=name)
-    if checked > most:
-        said = f"the model has {most}{' ' + how if how else ''}"
-        raise InvalidRequest(f"{checked:,} layers, but {said}", where=name, next_step=f"Allowed is 0 to {most}.")
+        raise InvalidRequest(
+            "an array is not allowed here; one placement at a time", where=name, next_step="Give one whole number."
+        )
     return int(checked)
 
 
@@ -158,7 +176,7 @@ def _words(settled: Settled, offload: Offload) -> str:
         parts.append(f"the experts of {offload.cpu_moe_layers} layers on the host")
     if offload.disk_layers:
         parts.append(f"{offload.disk_layers} of these layers on the drive")
-    return f"placement: {'; '.join(parts)} (the fastest that fits, by search)"
+    return f"placement: {'; '.join(parts)}"
 
 
 class _Search:
@@ -185,9 +203,15 @@ class _Search:
         return every(fits_devices(self.settled.plan(offload), self.sequences, self.limit, self.allocation))
 
     def best(self, wish: Offload) -> Offload | None:
-        """The fastest placement that fits, None where none does."""
-        candidates = [self._whole_layers(wish), self._experts(wish)]
-        able = [each for each in map(self._on_drive, filter(None, candidates)) if each is not None]
+        """The fastest placement that fits, or where none does the fastest of which the devices hold their part.
+
+        None where they hold no part at all.
+        """
+        candidates = [each for each in (self._whole_layers(wish), self._experts(wish)) if each is not None]
+        able = [each for each in map(self._on_drive, candidates) if each is not None]
+        if not able:
+            most = 0 if self.settled.system.disk is None else self.layers
+            able = [replace(each, disk_layers=most) for each in candidates]
         return min(able, key=self._step_s, default=None)
 
     def _whole_layers(self, wish: Offload) -> Offload | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rooflinellm import catalog
+from rooflinellm import catalog, units
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import one_of, positive
 from rooflinellm.api.lookup import Name
@@ -139,8 +139,9 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
 
     Entries are large and frozen: identity is a cheaper key than content, and they are kept alive beside it.
     """
-    settings = (setup.kv, setup.chunk, setup.options.mla, setup.options.power_limit_w)
-    own = setup.options.profile
+    options = setup.options
+    settings = (setup.kv, setup.chunk, options.mla, options.power_limit_w, options.reserved_gib)
+    own = options.profile
     named = None if setup.overrides or own is not None else _named(model, hardware, setup.weights, setup.engine)
     key: Any = None if named is None else (named, settings)
     if key is not None and key in _kept:
@@ -195,6 +196,12 @@ def entered(
     if options.power_limit_w is not None:
         limit = positive("power_limit_w", options.power_limit_w)
         system = system.model_copy(update={"device": system.device.with_power_limit(limit)})
+    if options.reserved_gib:
+        reserved = round(positive("reserved_gib", options.reserved_gib) * units.GIB)
+        others = tuple(
+            group.model_copy(update={"device": group.device.with_reserved(reserved)}) for group in system.others
+        )
+        system = system.model_copy(update={"device": system.device.with_reserved(reserved), "others": others})
     if options.mla is not None:
         one_of("mla", options.mla, ("absorbed", "expanded"))
     if system.device_count > 1 and engine.several_devices != "layer_split":

@@ -104,7 +104,10 @@ def _stacked(values: Sequence[Any], shape: tuple[int, ...]) -> Any:
 def _views(values: Sequence[Any], shape: tuple[int, ...]) -> dict[str, Callable[[], Any]]:
     """What a result computes when it is read."""
     if isinstance(values[0], Phase):
-        return {"_operators": lambda: _stacked([phase.operators for phase in values], shape)}
+        return {
+            "_operators": lambda: _stacked([phase.operators for phase in values], shape),
+            "_by_place": lambda: _stacked([phase.by_place for phase in values], shape),
+        }
     if isinstance(values[0], MemoryPlan):
         return {
             "_largest_context": lambda: _stacked([memory.max_context_tokens for memory in values], shape),

@@ -100,13 +100,29 @@ class Acceptance(_Type):
         return numbers[0] if len(numbers) == 1 else numbers
 
 
+class Parts(_Type):
+    """Parts of several devices: ``3,1``."""
+
+    name = "parts"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the text."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return tuple(float(part) for part in re.split("[,/]", value))
+        except ValueError:
+            self.fail(f"'{value[:80]}' is no list of parts; write it like 3,1", param, ctx)
+
+
 class Shared(NamedTuple):
-    """An option that several commands have."""
+    """An option that several commands have; `of_options` where it is an attribute of `rooflinellm.Options`."""
 
     flags: tuple[str, ...]
     type: Any
-    metavar: str
+    metavar: str | None
     help: str
+    of_options: bool = False
 
 
 EXIT_CODES = """\b
@@ -138,12 +154,21 @@ OPTIONS: dict[str, Shared] = {
     "data_parallel": Shared(("--dp",), COUNT, "N", "Copies of the model.  [default: 1]"),
     "gpu_layers": Shared(("--gpu-layers",), COUNT, "N", "Layers on the accelerator, the others on the host."),
     "cpu_moe_layers": Shared(("--cpu-moe",), COUNT, "N", "Layers whose experts stay on the host."),
+    "kv_on_host": Shared(("--kv-on-host",), bool, None, "Keep cache and attention on the host.", True),
+    "tensor_split": Shared(("--tensor-split",), Parts(), "N,N", "Parts of the devices in the layers: 3,1.", True),
+    "reserved_gib": Shared(("--reserve",), float, "GIB", "Memory that other programs hold on each device.", True),
+    "overcommit": Shared(
+        ("--overcommit",), click.Choice(["paging"]), "HOW", "paging: the driver pages what a device lacks.", True
+    ),
     "draft": Shared(("--draft",), str, "MODEL", "Draft model for speculative decoding."),
     "draft_tokens": Shared(("--draft-tokens",), COUNT, "N", "Tokens drafted for a step."),
     "acceptance": Shared(("--acceptance",), Acceptance(), "A", "Drafts accepted: 0.8, 0.8,0.6,0.4, length=2.8."),
     "queue_s": Shared(("--queue",), float, "S", "Seconds a request waits before prefill."),
 }
-"""By keyword of `rooflinellm.estimate`."""
+"""By keyword of `rooflinellm.estimate`, or of its `Options`."""
+
+PLACING = ("gpu_layers", "cpu_moe_layers", "kv_on_host", "tensor_split", "reserved_gib", "overcommit")
+"""Options that say where a model lies."""
 
 _FLAG_OF = {keyword: option.flags[-1] for keyword, option in OPTIONS.items()} | {
     "prompt_tokens": "--prompt",
@@ -172,6 +197,11 @@ def workload_options(*keywords: str) -> Callable[[F], F]:
         @wraps(function)
         def command(*args: Any, replacements: Sequence[tuple[str, Any]] = (), **named: Any) -> Any:
             typed = {keyword: value for keyword in keywords if (value := named.pop(keyword)) is not None}
+            settings = {keyword: typed.pop(keyword) for keyword in list(typed) if OPTIONS[keyword].of_options}
+            if settings:
+                from rooflinellm.api.options import Options
+
+                typed["options"] = Options(**settings)
             if replacements:
                 typed["overrides"] = dict(replacements)
             return function(*args, keywords=typed, **named)
@@ -187,9 +217,10 @@ def workload_options(*keywords: str) -> Callable[[F], F]:
         wrapped: Any = replaced(command)
         for keyword in reversed(keywords):
             option = OPTIONS[keyword]
-            wrapped = click.option(*option.flags, keyword, type=option.type, metavar=option.metavar, help=option.help)(
-                wrapped
-            )
+            kind: dict[str, Any] = {"type": option.type, "metavar": option.metavar}
+            if option.type is bool:
+                kind = {"is_flag": True, "default": None}
+            wrapped = click.option(*option.flags, keyword, help=option.help, **kind)(wrapped)
         return wrapped  # type: ignore[no-any-return]
 
     return decorate

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rooflinellm._numeric import maximum, where
+from rooflinellm._numeric import anywhere, largest, maximum, where
 from rooflinellm.engine.memory import Allocation, memory_plan
-from rooflinellm.engine.plan import Plan
+from rooflinellm.engine.phases import decode_interval, prefill_interval
+from rooflinellm.engine.plan import Plan, Stage
 from rooflinellm.engine.request import Request, decode_time, path_key, phase, prefill_time, time_prediction
 from rooflinellm.engine.speculation import speculation_result, speculative_time
 from rooflinellm.results import Estimate, Prediction
+from rooflinellm.units import GB
 
 FirstToken = Literal["prefill", "extra_step"]
 
@@ -73,8 +75,8 @@ def answer(
     prefill = prefill_time(plan, request)
     decode_of = decode_time if request.speculation is None else speculative_time
     decode = decode_of(plan, request, shown_steps)
-    prefill_s = time_prediction(prefill, plan.prefill_interval, rates.basis)
-    width = plan.decode_interval(sequences)
+    prefill_s = time_prediction(prefill, prefill_interval(plan, prefill), rates.basis)
+    width = decode_interval(plan, decode, sequences)
     rated_s = time_prediction(decode, width, rates.basis)
     tpot = rated_s.scaled(1 / shown_steps)
     decode_s = rated_s.scaled(where(steps > 0, 1, 0))
@@ -124,6 +126,17 @@ def _evidence(plan: Plan) -> str:
     return " (this device not seen under current builds; its family's values)"
 
 
+def _paging(stage: Stage) -> str:
+    """What a driver keeps in system memory."""
+    spill = stage.spill
+    assert spill is not None
+    shares = {"the compute buffer": spill.workspace, "state": spill.state, "the cache": spill.cache,
+              "weights": spill.weights}  # fmt: skip
+    parts = [f"{largest([share]):.0%} of {name}" for name, share in shares.items() if anywhere(share > 0)]
+    rate = spill.link.sustained_bandwidth / GB
+    return f"paging: {', '.join(parts)} of {stage.device.id} in system memory, read at {rate:.3g} GB/s"
+
+
 def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[str, ...]:
     """What the plan takes for granted."""
 
@@ -146,6 +159,7 @@ def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[s
         said.append(
             "experts: the ideal reads the active ones only; the expectation those that tokens touch as they are routed"
         )
+    said += [_paging(stage) for stage in plan.stages if stage.spill is not None and anywhere(stage.spill.spread > 1)]
     if plan.device_count > 1:
         said.append(
             f"layers split over {plan.device_count} devices: one sequence decodes on one device after the other"

@@ -14,7 +14,7 @@ from rooflinellm.engine.placement import Offload, Place, Placement, place
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.stages import StageBuilder
 from rooflinellm.engine.workspace import batch_limits, widest_features
-from rooflinellm.errors import InvalidRequest, MissingSpec, RooflineError
+from rooflinellm.errors import InvalidRequest, RooflineError
 from rooflinellm.operators.cache import CacheTypes
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.engine import EngineSpec
@@ -91,9 +91,9 @@ def compile_plan(
     Raises
     ------
     InvalidRequest
-        The engine cannot run the format or the cache type, or leave anything on the host.
+        The engine cannot run the format or the cache type, or leave anything on the host, or there is no host.
     MissingSpec
-        A peak or an efficiency that is needed is not known, or the host.
+        A peak or an efficiency that is needed is not known.
     """
     if fmt.family not in engine.format_families:
         raise InvalidRequest(
@@ -115,7 +115,7 @@ def compile_plan(
         1 if resident_weight_bytes is None else resident_weight_bytes / layout.resident_bytes, layout,
         offload.cache_on_host,
     )  # fmt: skip
-    placement = placed(model, system, engine, offload)
+    placement = placed(model, system, engine, offload, build)
     stages = builder.stages(placement, backend_name, resident)
     return Plan(
         model=model,
@@ -134,7 +134,9 @@ def compile_plan(
     )
 
 
-def placed(model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Offload) -> Placement:
+def placed(
+    model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Offload, build: str | None = None
+) -> Placement:
     """Divide a model over a system by an engine's rule.
 
     Parameters
@@ -143,6 +145,8 @@ def placed(model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Of
         The entries.
     offload : Offload
         What stays on the host.
+    build : str, optional
+        Date of the engine's build, as ``2024-05``; None is a current one.
 
     Returns
     -------
@@ -151,9 +155,7 @@ def placed(model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Of
     Raises
     ------
     InvalidRequest
-        The engine leaves nothing on the host.
-    MissingSpec
-        The system names no memory of the host.
+        The engine leaves nothing on the host, or the system names no memory of the host.
     """
     rules = engine.offload
     if offload.uses_host and system.device.kind != "cpu":
@@ -163,8 +165,8 @@ def placed(model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Of
                 f"{engine.id} leaves nothing on the host", where="gpu_layers", next_step=f"{', '.join(able)} do."
             )
         if system.host is None and not system.device.memory.unified:
-            raise MissingSpec(
-                "layers or experts on the host need its memory, which the system does not name",
+            raise InvalidRequest(
+                "layers, experts or a cache on the host need its memory, which the system does not name",
                 where=f"hardware '{system.name}'",
                 next_step=f"Write it behind: '{system.name} + ddr5-5600x2@64GiB'.",
             )
@@ -175,7 +177,13 @@ def placed(model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Of
         offload,
         embedding_on_host=on_host,
         computes_on_host=rules is None or rules.mode == "layers",
+        head_last=rules is not None and _before(build, rules.head_last_until),
     )
+
+
+def _before(build: str | None, month: str | None) -> bool:
+    """Whether a build is older than a month; one without a date is current."""
+    return build is not None and month is not None and build[: len(month)] < month
 
 
 def places(system: SystemSpec, engine: EngineSpec) -> tuple[Place, ...]:

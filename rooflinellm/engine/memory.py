@@ -78,16 +78,35 @@ def cells(plan: Plan, window: int | None, sequences: Any, limit: Any, allocation
     return pools * round_up(minimum(context, window * sharing + allocation.chunk), rules.block_tokens)
 
 
-def place_bytes(
-    plan: Plan, stage: Stage, share: DeviceShare, sequences: Any, limit: Any, allocation: Allocation
-) -> Any:
-    """Weights, cache and workspace of one device, or of what lies on the host or on a drive. [byte]"""
-    kv = sum(cache.bytes_per_token * cells(plan, cache.span, sequences, limit, allocation) for cache in share.caches)
-    state = share.state_bytes * sequences * allocation.state_copies
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one device, the host or a drive holds, by kind. [byte]"""
+
+    weights: Any
+    kv: Any
+    state: Any
+    workspace: Any
+    drafts: Any = 0
+
+    @property
+    def total(self) -> Any:
+        """All of it. [byte]"""
+        return self.weights + self.kv + self.state + self.workspace + self.drafts
+
+
+def held(plan: Plan, stage: Stage, share: DeviceShare, sequences: Any, limit: Any, allocation: Allocation) -> Held:
+    """Weights, cache and workspace of one device, or of what lies on the host or on a drive."""
+    kv: Any = sum(
+        cache.bytes_per_token * cells(plan, cache.span, sequences, limit, allocation) for cache in share.caches
+    )
     works = stage.tier == "device" or (stage.tier == "host" and stage.kernels)
-    workspace = workspace_bytes(plan, sequences, limit, allocation.chunk, stage) if works else 0
-    drafts = draft_bytes(plan, sequences, limit, allocation) if share is plan.main.shares[0] else 0
-    return share.weight_bytes + kv + state + workspace + drafts
+    return Held(
+        weights=share.weight_bytes,
+        kv=kv,
+        state=share.state_bytes * sequences * allocation.state_copies,
+        workspace=workspace_bytes(plan, sequences, limit, allocation.chunk, stage) if works else 0,
+        drafts=draft_bytes(plan, sequences, limit, allocation) if share is plan.main.shares[0] else 0,
+    )
 
 
 def draft_bytes(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
@@ -135,10 +154,10 @@ def _fit(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
     for stage in plan.stages:
         usable = usable_bytes(plan, stage)
         for share in stage.shares:
-            held = place_bytes(plan, stage, share, sequences, limit, allocation)
-            shared = shared + held
+            total = held(plan, stage, share, sequences, limit, allocation).total
+            shared = shared + total
             if usable is not None:
-                fits = fits & (held <= usable)
+                fits = fits & (total <= usable)
             elif stage.tier == "device" or stage.kernels:
                 unknown = True
     device = plan.system.device
@@ -154,7 +173,7 @@ def fits_devices(plan: Plan, sequences: Any, limit: Any, allocation: Allocation)
         usable = usable_bytes(plan, stage) if stage.tier == "device" else None
         if usable is not None:
             for share in stage.shares:
-                fits = fits & (place_bytes(plan, stage, share, sequences, limit, allocation) <= usable)
+                fits = fits & (held(plan, stage, share, sequences, limit, allocation).total <= usable)
     return fits
 
 
@@ -181,8 +200,8 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
     kinds: dict[str, Any] = {"full": 0, "sliding": 0, "latent": 0, "indexer": 0}
     filled: Any = 0
     state: Any = 0
-    held = [(stage, share) for stage in plan.stages for share in stage.shares]
-    for _, share in held:
+    shares = [(stage, share) for stage in plan.stages for share in stage.shares]
+    for _, share in shares:
         state = state + share.state_bytes * sequences * allocation.state_copies
         for cache in share.caches:
             kinds[cache.kind] += cache.bytes_per_token * cells(plan, cache.span, sequences, limit, allocation)
@@ -190,14 +209,8 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
             filled = filled + cache.bytes_per_token * sequences * tokens
     names = [name for stage in plan.stages for name in stage.names]
     placement = tuple(
-        PlacedPart(
-            device=name,
-            layers=share.layers,
-            weight_bytes=share.weight_bytes,
-            bytes=place_bytes(plan, stage, share, sequences, limit, allocation),
-            usable_bytes=usable_bytes(plan, stage),
-        )
-        for name, (stage, share) in zip(names, held, strict=True)
+        _placed_part(name, stage, share, held(plan, stage, share, sequences, limit, allocation), plan)
+        for name, (stage, share) in zip(names, shares, strict=True)
     )
     kv_bytes: Any = sum(kinds.values())
     drafts = draft_bytes(plan, sequences, limit, allocation)
@@ -219,11 +232,25 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
     )
 
 
+def _placed_part(name: str, stage: Stage, share: DeviceShare, parts: Held, plan: Plan) -> PlacedPart:
+    return PlacedPart(
+        device=name,
+        tier=stage.tier,
+        layers=share.layers,
+        weight_bytes=parts.weights,
+        kv_bytes=parts.kv,
+        state_bytes=parts.state,
+        workspace_bytes=parts.workspace,
+        bytes=parts.total,
+        usable_bytes=usable_bytes(plan, stage),
+    )
+
+
 def _total_usable(plan: Plan) -> int | None:
-    """Memory of the devices, and of the host where it takes part in a pass. [byte]"""
+    """Memory of the devices, and of the host and a drive where they take part in a pass. [byte]"""
     total = 0
     for stage in plan.stages:
-        if stage.tier == "device" or (stage.tier == "host" and stage.kernels):
+        if stage.tier == "device" or stage.kernels:
             usable = usable_bytes(plan, stage)
             if usable is None:
                 return None

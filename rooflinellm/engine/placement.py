@@ -121,7 +121,13 @@ class Placement:
 
 
 def place(
-    layers: int, places: Sequence[Place], offload: Offload, *, embedding_on_host: bool, computes_on_host: bool
+    layers: int,
+    places: Sequence[Place],
+    offload: Offload,
+    *,
+    embedding_on_host: bool,
+    computes_on_host: bool,
+    head_last: bool = False,
 ) -> Placement:
     """Divide a model of so many layers, by llama.cpp's rule.
 
@@ -141,6 +147,8 @@ def place(
         What is looked up stays on the host, where there is one.
     computes_on_host : bool
         What lies on the host is computed there, cache and all; else only weights lie there.
+    head_last : bool
+        The head goes to the devices after all layers, instead of before them.
 
     Returns
     -------
@@ -157,12 +165,15 @@ def place(
     whole = layers + 1
     here = whole if offload.gpu_layers is None else min(offload.gpu_layers, whole)
     if host is None and (here < whole or offload.cpu_moe_layers or offload.cache_on_host):
-        raise InvalidRequest("there is no host to leave anything on", where="gpu_layers")
+        raise InvalidRequest(
+            "nothing can stay on the host: there is no device beside it",
+            where="gpu_layers",
+            next_step="Leave it out, or name a device and its host, such as rtx-4090 + ddr5-5600x2@64GiB.",
+        )
     parts = offload.shares or _by_memory([places[index] for index in devices])
     total = sum(parts)
     ends = [math.ceil(round(upto / total * here, 9)) for upto in accumulate(parts)]
-    # The head goes to the devices last of all: with as many layers there as the model has, it is still on the host.
-    start = max(layers - here, 0)
+    start = max((layers if head_last else whole) - here, 0)
     by_layer: list[int] = []
     outside = -1 if host is None else host
     for layer in range(whole):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rooflinellm._numeric import most
+from rooflinellm._numeric import where
 from rooflinellm.efficiency.rates import Rates
 from rooflinellm.engine.layout import Layout
 from rooflinellm.operators.graph import Kind
@@ -230,6 +230,34 @@ class Stream:
     kernels: tuple[Kernel | None, ...]
 
 
+PAGING_SPREAD = 2.0
+"""Least factor to either end of an interval where a driver pages: it moves what it likes. [-]"""
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """What a device does not hold and its driver keeps in system memory, as shares of each kind of content.
+
+    Attributes
+    ----------
+    workspace, state, cache, weights : array_like
+        Shares in system memory. [-]
+    link : Link
+        The way the device reads them by.
+    """
+
+    workspace: Any
+    state: Any
+    cache: Any
+    weights: Any
+    link: Link
+
+    @property
+    def spread(self) -> Any:
+        """Least factor between the expected time and either end of its interval. [-]"""
+        return where(self.workspace + self.state + self.cache + self.weights > 0, PAGING_SPREAD, 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """Equal devices in a row, or the host, with the part of the model that lies there.
@@ -254,6 +282,10 @@ class Stage:
         Whether weights are copied elsewhere.
     bounded : bool
         Whether its compute rates are a bound; those of a typical processor are none.
+    paging : Link or None
+        How a device reads system memory that stands for its own; None where it has no other.
+    spill : Spill or None
+        What its driver keeps there.
     """
 
     tier: Tier
@@ -265,6 +297,8 @@ class Stage:
     shares: tuple[DeviceShare, ...]
     stream: Stream | None = None
     bounded: bool = True
+    paging: Link | None = None
+    spill: Spill | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -344,15 +378,6 @@ class Plan:
     def rates(self) -> Rates:
         """Efficiencies of what the engine runs on."""
         return self.main.rates
-
-    def decode_interval(self, sequences: Any) -> Any:
-        """Factor between the expected decode time and either end of its interval: the widest of all stages. [-]"""
-        return most(stage.rates.decode_interval(sequences) for stage in self._running)
-
-    @property
-    def prefill_interval(self) -> float:
-        """Factor between the expected prefill time and either end of its interval: the widest of all stages. [-]"""
-        return max(stage.rates.prefill_interval for stage in self._running)
 
     @property
     def _running(self) -> tuple[Stage, ...]:

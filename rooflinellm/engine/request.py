@@ -12,7 +12,7 @@ from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work
 from rooflinellm.engine.phases import PhaseTime, StageTime, phase_time
 from rooflinellm.engine.plan import Kernel, Plan
 from rooflinellm.operators.experts import MEASURED_SKEW
-from rooflinellm.results import OperatorCost, Phase, Prediction
+from rooflinellm.results import OperatorCost, Phase, PlaceCost, Prediction
 from rooflinellm.roofline import Overlap
 
 
@@ -201,6 +201,7 @@ def phase(
         mfu=metrics.mfu(time.flops, time.expected_s, _total_peak(time)),
         mbu=metrics.mbu(time.read_bytes, time.expected_s, _total_bandwidth(time)),
         _operators=lambda: tuple(_rows(plan, time)),
+        _by_place=lambda: tuple(_places(plan, time)),
     )
 
 
@@ -211,17 +212,47 @@ def _rows(plan: Plan, time: PhaseTime) -> Iterator[OperatorCost]:
             for kernel, item, expectation in zip(stage.stage.kernels, stage.works, stage.expectations, strict=True):
                 yield _operator_cost(stage, kernel, item, expectation, part, prefix, time)
     if plan.crossings:
-        yield OperatorCost(
-            name="copies between places",
-            count=sum(crossing.count for crossing in plan.crossings),
-            flops=0,
-            read_bytes=0,
-            compute_path="",
-            time_s=time.crossing_s,
-            bound="link",
-            share_of_expected=divide(time.crossing_s, time.expected_s),
-            percent_of_ideal=0.0,
+        count = sum(crossing.count for crossing in plan.crossings)
+        yield _beside("copies between places", count, time.crossing_s, "link", time)
+    if time.parts:
+        yield _beside("choosing drafted tokens", 1, time.sampling_s, "overhead", time)
+
+
+def _beside(name: str, count: int, seconds: Any, bound: str, time: PhaseTime) -> OperatorCost:
+    """A row of something that multiplies nothing and reads no weights."""
+    return OperatorCost(
+        name=name,
+        count=count,
+        flops=0,
+        read_bytes=0,
+        compute_path="",
+        time_s=seconds,
+        bound=bound,
+        share_of_expected=divide(seconds, time.expected_s),
+        percent_of_ideal=0.0,
+    )
+
+
+def _places(plan: Plan, time: PhaseTime) -> Iterator[PlaceCost]:
+    """Costs of the stages, and of the copies between them."""
+    done = {id(each.stage): each for each in time.stages}
+    for stage in plan.stages:
+        own = done.get(id(stage))
+        read: Any = 0 if own is None else sum(item.read_bytes for item in own.works)
+        seconds: Any = 0.0 if own is None else own.expected_s / time.expected_scale
+        yield PlaceCost(
+            place=stage.names[0] if len(stage.shares) == 1 else f"{len(stage.shares)}x {stage.device.id}",
+            tier=stage.tier,
+            layers=sum(share.layers for share in stage.shares),
+            weight_bytes=sum(share.weight_bytes for share in stage.shares),
+            read_bytes=read,
+            time_s=seconds,
+            share_of_read=divide(read, time.read_bytes),
+            share_of_expected=divide(seconds, time.expected_s),
         )
+    if plan.crossings:
+        share = divide(time.crossing_s, time.expected_s)
+        yield PlaceCost("copies between places", "link", 0, 0, 0, time.crossing_s, 0.0, share)
 
 
 def _advertised_compute_s(time: PhaseTime) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from rooflinellm import units
 from rooflinellm._numeric import divide, maximum, mean, plain
 from rooflinellm.engine.acceptance import alpha_of_share, tokens_per_cycle
 from rooflinellm.engine.evaluate import Passes, Run
@@ -50,7 +51,10 @@ def speculative_time(plan: Plan, request: Request, steps: Any) -> PhaseTime:
     tokens. With a stated amortisation a, verifying takes T_1 (1 + (1 - a) gamma) in the expectation. The cache grows by
     E a cycle, and all cycles are counted at the middle one's.
 
-        T = steps / E (gamma T_draft + T_verify(gamma + 1))
+        T = steps / E (gamma T_draft + T_verify(gamma + 1) + T_choose)
+
+    Choosing a token from its logits is part of every step; here only those tokens are counted that drafting and
+    verifying choose beyond one.
 
     Parameters
     ----------
@@ -80,7 +84,11 @@ def speculative_time(plan: Plan, request: Request, steps: Any) -> PhaseTime:
         run = Run(request.sequences, 1, how.draft_steps, middle)
         parts.append(("draft: ", _passes(plan.drafter.plan, request, run)))
     summed = {name: cycles * sum(getattr(part, name) for _, part in parts) for name in _TOTALS}
-    return replace(verify, **summed, parts=tuple(parts), repeats=cycles)
+    chosen = how.draft_tokens + (how.draft_steps if len(parts) > 1 else 0)
+    logit_s = plan.engine.sampling_ns_per_logit * units.NANO
+    sampling = cycles * request.sequences * chosen * plan.model.vocabulary * logit_s
+    summed["expected_s"] = summed["expected_s"] + sampling
+    return replace(verify, **summed, parts=tuple(parts), repeats=cycles, sampling_s=sampling)
 
 
 def _passes(plan: Plan, request: Request, run: Run) -> PhaseTime:

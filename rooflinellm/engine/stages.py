@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from rooflinellm import units
@@ -14,7 +15,7 @@ from rooflinellm.engine.placement import CACHED, Placement, shares
 from rooflinellm.engine.plan import Crossing, Link, Machine, Stage, Stream, Tier
 from rooflinellm.operators.cache import CacheTypes
 from rooflinellm.specs.engine import EngineSpec
-from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
+from rooflinellm.specs.hardware import HardwareSpec, Network, SystemSpec
 from rooflinellm.specs.host import host_processor, is_typical
 from rooflinellm.specs.profile import ProfileSpec, WayName
 
@@ -84,7 +85,7 @@ class StageBuilder:
                 kernels=tuple(found),
                 machine=Machine(
                     bandwidth=device.memory_bandwidth_bytes_per_s,
-                    cache_bytes=device.cache_bytes,
+                    cache_bytes=0 if tier == "disk" else device.cache_bytes,  # it is the host's, which counts it
                     cache_bandwidth=device.cache_bandwidth_bytes_per_s,
                     devices=len(here),
                 ),
@@ -92,6 +93,7 @@ class StageBuilder:
                 shares=tuple(share[index] for index in here),
                 stream=self._stream(tier, rows, copies, make),
                 bounded=not is_typical(device),
+                paging=self._paging(tier, device),
             )
             for ((tier, device, name, _, here), make, rows), found in zip(built, kernels, strict=True)
             if tier == "device" or found or any(share[index].weight_bytes for index in here)
@@ -129,7 +131,12 @@ class StageBuilder:
         of_experts = first * moe.experts // moe.active if moe is not None and scaled else first
         # Attention goes where the weights around it go, with what is cached, unless it was told to stay.
         moved = tuple(None if self.pinned and row.operator.kind in CACHED else device.kernel(row) for row in rows)
-        return Stream(self._host_link("weights"), first, of_experts, rules.overlapped, moved)
+        return Stream(self._host_link("weights", self.system.device), first, of_experts, rules.overlapped, moved)
+
+    def _paging(self, tier: Tier, device: HardwareSpec) -> Link | None:
+        """How a discrete device reads system memory."""
+        discrete = tier == "device" and device.kind != "cpu" and not device.memory.unified
+        return self._host_link("paging", device) if discrete else None
 
     def crossings(self, placement: Placement) -> tuple[Crossing, ...]:
         """Activations that pass from place to place, by the way they take."""
@@ -140,15 +147,19 @@ class StageBuilder:
             if not self._computes_on_host and "host" in tiers:
                 continue
             if self.system.network is not None and tiers == {"device"}:
-                counts[self._link("network", self.system.network.bandwidth_bytes_per_s)] += 1
+                counts[self._network_link(self.system.network)] += 1
             elif tiers != {"host", "disk"}:
-                counts[self._host_link("devices" if tiers == {"device"} else "host")] += 1
+                counts[self._host_link("devices" if tiers == {"device"} else "host", self.system.device)] += 1
         size = self.hidden * self.engine.activation_bytes
         return tuple(Crossing(count, size, link) for link, count in counts.items())
 
-    def _host_link(self, name: WayName) -> Link:
+    def _network_link(self, network: Network) -> Link:
+        """The way between computers: the network's own, on top of what any border between devices costs."""
+        link = self._link("network", network.bandwidth_bytes_per_s)
+        return replace(link, latency_s=link.latency_s + self._host_link("devices", self.system.device).latency_s)
+
+    def _host_link(self, name: WayName, device: HardwareSpec) -> Link:
         """The way between a device and its host, or between devices."""
-        device = self.system.device
         if device.memory.unified:
             return self._link(name, device.memory_bandwidth_bytes_per_s)
         known = [link for link in device.links if link.kind in HOST_LINKS]

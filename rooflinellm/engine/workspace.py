@@ -59,8 +59,7 @@ def workspace_bytes(plan: Plan, sequences: Any, limit: Any, chunk: int, stage: S
     model, engine, rules = plan.model, plan.engine, plan.engine.workspace
     stage = stage or plan.main
     room = batch_limits(engine, stage.device).sequences
-    beside = 0.0 if stage.tier != "device" else engine.backends[stage.backend_name].runtime_mib + rules.graphs_mib
-    fixed = round(beside * units.MIB)
+    fixed = runtime_bytes(plan, stage)
     if rules.rule == "llama.cpp":
         widest = max(model.vocabulary + model.hidden, 2 * plan.widest_features)
         return fixed + chunk * FLOAT_BYTES * widest
@@ -71,6 +70,13 @@ def workspace_bytes(plan: Plan, sequences: Any, limit: Any, chunk: int, stage: S
     if rules.rule == "activations":
         return fixed + token * minimum(chunk, limit) + logits * sequences
     return fixed + max(token * chunk, logits * room)
+
+
+def runtime_bytes(plan: Plan, stage: Stage) -> int:
+    """What the runtime and its graphs take of a device, whatever the request; 0 on the host. [byte]"""
+    if stage.tier != "device":
+        return 0
+    return round((plan.engine.backends[stage.backend_name].runtime_mib + plan.engine.workspace.graphs_mib) * units.MIB)
 
 
 def batch_limits(engine: EngineSpec, device: HardwareSpec) -> Limits:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from rooflinellm import catalog
 from rooflinellm.engine.compile import compile_plan
+from rooflinellm.engine.drafters import module_drafter
 from rooflinellm.engine.kernels import choose_backend
 from rooflinellm.engine.memory import Allocation, memory_plan
-from rooflinellm.engine.phases import PhaseTime
+from rooflinellm.engine.phases import PhaseTime, decode_interval, prefill_interval
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request, decode_time, prefill_time
+from rooflinellm.engine.speculation import speculative_time
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.measurements.resolver import Resolved
 from rooflinellm.measurements.server import SMALLEST_KV
@@ -68,24 +71,26 @@ class Evaluator:
             size,
             resolved.build,
             resolved.offload,
-            system.host and (system.host.name, system.host_cpu and system.host_cpu.id),
+            resolved.drafts is None,
+            system.name,
             system.network and system.network.name,
         )
         if key not in self._plans:
-            plan = compile_plan(
-                resolved.model,
-                system,
-                resolved.fmt,
-                engine,
-                choose_backend(engine, system.device, resolved.backend),
-                self.profiles,
-                self.encodings,
+            compile_for = partial(
+                compile_plan,
+                system=system,
+                engine=engine,
+                backend_name=choose_backend(engine, system.device, resolved.backend),
+                profiles=self.profiles,
+                encodings=self.encodings,
                 kv=kv,
-                resident_weight_bytes=size,
                 prefill_chunk=chunk,
                 build=resolved.build,
-                offload=resolved.offload,
             )
+            plan = compile_for(resolved.model, fmt=resolved.fmt, resident_weight_bytes=size, offload=resolved.offload)
+            if resolved.drafts is not None:
+                drafter = module_drafter(resolved.model, resolved.fmt, lambda model, fmt: compile_for(model, fmt=fmt))
+                plan = replace(plan, drafter=drafter)
             self._plans[key] = (resolved, plan)  # the row keeps alive what the key identifies
             if len(self._plans) > PLANS_KEPT:
                 self._plans.popitem(last=False)
@@ -118,17 +123,21 @@ class Evaluator:
             context_tokens=keywords.get("context_tokens", 0),
             sequences=keywords.get("batch", 1),
             chunk=keywords.get("prefill_chunk"),
+            speculation=None if resolved.drafts is None else resolved.drafts.speculation,
         )
 
     def _phase(self, resolved: Resolved, phase: str) -> Predicted:
         """A rate of one phase: tokens of all sequences over its time."""
         plan, request = self.plan(resolved), self.request(resolved)
         if phase == "prefill":
-            time, factor = prefill_time(plan, request), plan.prefill_interval
+            time = prefill_time(plan, request)
+            factor = prefill_interval(plan, time)
             counted = request.sequences * request.computed_tokens
         else:
             steps = max(request.decode_steps, 1)
-            time, factor = decode_time(plan, request, steps), plan.decode_interval(request.sequences)
+            decode_of = decode_time if request.speculation is None else speculative_time
+            time = decode_of(plan, request, steps)
+            factor = decode_interval(plan, time, request.sequences)
             counted = request.sequences * steps
         return self._rate(resolved, plan, counted, time.ideal_s, time.expected_s, factor)
 
@@ -153,11 +162,11 @@ class Evaluator:
             return self._tpot(resolved)
         prefill = prefill_time(plan, request)
         ideal, expected = prefill.ideal_s, prefill.expected_s
-        factor = plan.prefill_interval
+        factor = prefill_interval(plan, prefill)
         low, high = max(expected / factor, ideal), expected * factor
         if quantity.of != "ttft" and request.decode_steps > 0:
             decode = decode_time(plan, request, request.decode_steps)
-            factor = plan.decode_interval(request.sequences)
+            factor = decode_interval(plan, decode, request.sequences)
             ideal, expected = ideal + decode.ideal_s, expected + decode.expected_s
             low, high = low + max(decode.expected_s / factor, decode.ideal_s), high + decode.expected_s * factor
         basis = plan.rates.basis
@@ -185,7 +194,7 @@ class Evaluator:
         single = replace(request, sequences=1)
         bound_plan = self._smallest_cache(resolved)
         ideal = decode_time(bound_plan, single, steps).ideal_s / steps
-        factor = plan.decode_interval(request.sequences)
+        factor = decode_interval(plan, decode, request.sequences)
         expected = max(expected, ideal)
         bound = ideal if resolved.bounded else None
         return Predicted(bound, expected, max(expected / factor, ideal), expected * factor, plan.rates.basis)
@@ -227,7 +236,7 @@ class Evaluator:
         ideal_decode, ideal_prefill = decode_time(bound_plan, widest, steps), prefill_time(bound_plan, widest)
         busy_s = max(ideal_decode.compute_s + ideal_prefill.compute_s, ideal_decode.memory_s)
         ideal = max(counted * ideal_batch / busy_s, expected)
-        factor = max(plan.decode_interval(request.sequences), plan.prefill_interval)
+        factor = max(decode_interval(plan, decode, request.sequences), prefill_interval(plan, prefill))
         return Predicted(
             ideal if resolved.bounded else None,
             expected,

@@ -9,10 +9,10 @@ from rooflinellm.engine.placement import Offload
 from rooflinellm.errors import RooflineError
 from rooflinellm.measurements.names import Names
 from rooflinellm.measurements.row import Row
-from rooflinellm.measurements.workload import SkipRow
+from rooflinellm.measurements.workload import SkipRow, whole
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.hardware import HardwareSpec, HostMemory, Network
-from rooflinellm.specs.parsing import host_memory, network
+from rooflinellm.specs.parsing import host_memory, memory_of, network, split_count
 
 ALL_LAYERS = ("", "all", "auto", "-1")
 UNSTATED_MEMORY = "ddr5-5600x2"
@@ -41,13 +41,16 @@ class Host:
     memory : HostMemory
         Its memory.
     processor : HardwareSpec or None
-        Its processor, where the row names one that has an entry.
+        Its processor, or all of its board as one, where the row names one that has an entry.
+    sockets : int
+        How many there are. [-]
     named : bool
         Whether the row tells which memory that is, by itself or by its processor's rated one.
     """
 
     memory: HostMemory
     processor: HardwareSpec | None
+    sockets: int
     named: bool
 
 
@@ -62,6 +65,11 @@ def offload_of(row: Row, model: ModelSpec, on_cpu: bool) -> Offload | None:
     if on_cpu:
         return None
     layers = len(model.layers)
+    lowest = (row.extra or {}).get("lowest_offload_device")
+    if lowest == "GPU":
+        return None
+    if lowest is not None:
+        raise SkipRow("the row does not say how much of the model the device holds", f"the rest on {str(lowest)[:20]}")
     return _none_if_nothing(
         Offload(
             gpu_layers=_gpu_layers(row, layers),
@@ -75,7 +83,8 @@ def offload_of(row: Row, model: ModelSpec, on_cpu: bool) -> Offload | None:
 def _none_if_nothing(offload: Offload, row: Row) -> Offload | None:
     if offload.uses_host:
         return offload
-    if row.population == "offload" or "+CPU" in (row.backend or ""):
+    said = row.population == "offload" or row.test_kind == "offload_decode" or "+CPU" in (row.backend or "")
+    if said:
         raise SkipRow("the row does not say what stays on the host")
     return None
 
@@ -92,11 +101,11 @@ def _gpu_layers(row: Row, layers: int) -> int | None:
 
 
 def _cache_on_host(row: Row, layers: int) -> bool:
-    """Whether the cache stays on the host: as asked, or in old builds, which counted its two halves as layers."""
+    """Whether the cache stays on the host: as asked, or in old builds, which moved it last of all."""
     if (row.extra or {}).get("no_kv_offload"):
         return True
     text, date = (row.ngl or "").strip(), row.source_date or ""
-    return text.isdigit() and layers < int(text) < layers + CACHE_LAYERS and date[:7] < CACHE_COUNTED_UNTIL
+    return text.isdigit() and int(text) < layers + CACHE_LAYERS and "" < date[:7] < CACHE_COUNTED_UNTIL
 
 
 def _expert_layers(row: Row, model: ModelSpec) -> int:
@@ -104,7 +113,8 @@ def _expert_layers(row: Row, model: ModelSpec) -> int:
     mixtures = sum(getattr(block.ffn, "kind", "") == "moe" for block in model.layers)
     found = re.match(r"\d+", row.n_cpu_moe or "")
     number = int(found[0]) if found else 0
-    words = f"{row.note or ''} {(row.extra or {}).get('tensor_overrides') or ''}"
+    extra = row.extra or {}
+    words = " ".join(str(text or "") for text in (row.note, extra.get("tensor_overrides"), extra.get("offload")))
     if not number and re.search(r"exps=CPU|ffn=CPU|experts on (?:the )?CPU", f"{words} {row.device or ''}"):
         return len(model.layers) if mixtures else 0
     if number and not mixtures:
@@ -113,26 +123,36 @@ def _expert_layers(row: Row, model: ModelSpec) -> int:
 
 
 def host_of(row: Row, names: Names) -> Host:
-    """The host of a row, by what stands behind the plus sign in its device, or in its notes."""
-    behind = (row.device or "").partition("+")[2]
+    """The host of a row, by what stands behind the plus sign in its device, or in its notes.
+
+    Raises
+    ------
+    SkipRow
+        A server, whose memory differs too much from one to the next to be guessed, and no processor is named.
+    """
+    behind = str((row.extra or {}).get("cpu") or (row.device or "").partition("+")[2])
     said = f"{behind} {row.memory_note or ''}"
+    count, behind = split_count(behind) or ("1", behind)
+    sockets = whole("processors", float(count))
     processor = _processor(behind, names)
+    if processor is None and row.kind == "server":
+        raise SkipRow(f"no entry for processor '{behind[:60]}'" if behind else "the row does not name the host")
+    processor = processor and processor.with_sockets(sockets)
     modules = _MODULES.search(said)
     if modules is not None:
         channels = _CHANNELS.search(said)
-        count = 2
+        width = 2
         if channels is not None:
-            count = int(channels["channels"] or (2 if channels["dual"] else 4))
+            width = int(channels["channels"] or (2 if channels["dual"] else 4))
         elif processor is not None and processor.memory.bus_bits:
-            count = processor.memory.bus_bits // 64
-        memory = host_memory(f"ddr{modules['generation']}-{modules['rate']}x{count}")
+            width = processor.memory.bus_bits // 64
+        memory = host_memory(f"ddr{modules['generation']}-{modules['rate']}x{width}")
     elif processor is not None:
-        bandwidth = processor.memory_bandwidth_bytes_per_s
-        memory = HostMemory(name=f"{processor.memory.type} of {processor.id}", bandwidth_bytes_per_s=bandwidth)
+        memory = memory_of(processor, sockets)
     else:
         memory = host_memory(UNSTATED_MEMORY)
     assert memory is not None
-    return Host(memory, processor, modules is not None or processor is not None)
+    return Host(memory, processor, sockets, modules is not None or processor is not None)
 
 
 def _processor(text: str, names: Names) -> HardwareSpec | None:

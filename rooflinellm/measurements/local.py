@@ -98,6 +98,7 @@ _KINDS: dict[str, Callable[[Row, _Lengths], Workload]] = {
     "batched_prefill": _prefill,
     "decode": _decode,
     "batched_decode": _decode,
+    "spec_decode": _decode,
     "mixed": _mixed,
 }
 

@@ -11,11 +11,13 @@ from rooflinellm import units
 from rooflinellm.engine.placement import Offload
 from rooflinellm.errors import RooflineError
 from rooflinellm.measurements.cpu import rented_cpu, threads_per_core
+from rooflinellm.measurements.drafts import Drafts, drafts_of
 from rooflinellm.measurements.host import Host, host_of, network_of, offload_of
 from rooflinellm.measurements.local import local_workload
 from rooflinellm.measurements.names import Names, default_names, quant_in
 from rooflinellm.measurements.row import Row
 from rooflinellm.measurements.server import server_workload
+from rooflinellm.measurements.variants import with_active_experts
 from rooflinellm.measurements.workload import Quantity, SkipRow, whole
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.engine import EngineSpec
@@ -65,6 +67,8 @@ class Resolved:
         Whether the system's figures are a bound. A rented CPU's measured bandwidth is none.
     offload : Offload or None
         What stays on the host.
+    drafts : Drafts or None
+        What is drafted, by the model's own module.
     """
 
     model: ModelSpec
@@ -78,6 +82,7 @@ class Resolved:
     build: str | None = None
     bounded: bool = True
     offload: Offload | None = None
+    drafts: Drafts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +141,17 @@ def _resolve(row: Row, names: Names) -> Resolved:
             raise SkipRow(reason)
     if not row.engine:
         raise SkipRow("the row does not name an engine")
+    drafts = drafts_of(row)
     engine = names.engine(row.engine)
     model = names.model((row.hf_model_id, row.model), row.params_b)
     _check_parameters(row, model)
+    model = with_active_experts(model, (row.extra or {}).get("active_experts"))
     backend = _backend(row, engine)
     system, bounded = _system(row, names, backend)
     if system.count > 1 and engine.several_devices != "layer_split":
         raise SkipRow("tensor parallelism is not modelled yet")
     offload = offload_of(row, model, _on_cpu(row, backend))
-    if offload is not None:
+    if offload is not None and not system.device.memory.unified:
         host = host_of(row, names)
         system = _with_host(system, host)
         bounded = bounded and host.named
@@ -175,17 +182,18 @@ def _resolve(row: Row, names: Names) -> Resolved:
         build=build,
         bounded=bounded and workload.bounded,
         offload=offload,
+        drafts=drafts,
     )
 
 
 def _not_modelled(row: Row) -> Iterator[tuple[bool, str]]:
     """What this library does not model yet, each with the words it is counted under."""
     kind, note, extra = row.test_kind or "", row.note or "", row.extra or {}
-    speculates = kind.startswith("spec_decode") or bool(extra.get("speculation"))
-    yield speculates or _SPECULATIVE.search(row.kv_type or "") is not None, "speculative decoding is not modelled yet"
     yield kind.endswith("_disagg"), "disaggregated prefill and decode is not modelled yet"
     yield kind == "energy", "energy is not a speed"
-    yield kind == "offload_decode" or "offload" in extra, "offload of a server is not modelled yet"
+    beside = kind != "offload_decode" and "offload" in extra
+    yield beside, "prefill of a server with parts on its host is not modelled yet"
+    yield "gpu_expert_ratio" in extra, "a part of the experts of each layer on the host is not modelled yet"
     yield str(extra.get("split_mode", "layer")) in ("row", "tensor"), "splitting rows over devices is not modelled yet"
     for name, way in (("tp", "tensor"), ("pp", "pipeline"), ("ep", "expert"), ("dp", "data")):
         yield (getattr(row, name) or 0) > 1, f"{way} parallelism is not modelled yet"
@@ -195,7 +203,6 @@ def _not_modelled(row: Row) -> Iterator[tuple[bool, str]]:
 
 
 _TENSOR_PARALLEL = re.compile(r"\btp=(?!1\b)[0-9]+")
-_SPECULATIVE = re.compile(r"spec|mtp|dflash|eagle", re.IGNORECASE)
 
 
 def _check_parameters(row: Row, model: ModelSpec) -> None:
@@ -240,7 +247,10 @@ def _on_cpu(row: Row, backend: str | None) -> bool:
 
 
 def _with_host(system: SystemSpec, host: Host) -> SystemSpec:
-    behind = host.memory.name if host.processor is None else f"{host.processor.id} + {host.memory.name}"
+    behind = host.memory.name
+    if host.processor is not None:
+        count = "" if host.sockets == 1 else f"{host.sockets}x "
+        behind = f"{count}{host.processor.id} + {behind}"
     update = {"name": f"{system.name} + {behind}", "host": host.memory, "host_cpu": host.processor}
     return system.model_copy(update=update)
 

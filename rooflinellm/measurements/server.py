@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from rooflinellm.measurements.local import DEFAULT_OUTPUT
 from rooflinellm.measurements.row import Row
 from rooflinellm.measurements.workload import Quantity, SkipRow, Workload, tokens
 from rooflinellm.specs.engine import EngineSpec
@@ -120,6 +121,11 @@ def _rate(row: Row, kind: str, unit: str, kv: str | None) -> Workload:
         lengths = {**_lengths(row, output=False), "output_tokens": 0}
         arguments = {**lengths, "batch": _concurrency(row)}
         return Workload(arguments, Quantity("prefill", "tokens/s", measured, scale), kv)
+    if kind == "offload_decode" and unit.endswith("decode"):
+        # In the cache is what was prompted; an answer whose length is not stated is as long as is usual.
+        arguments = {**_lengths(row, output=False), "batch": _concurrency(row)}
+        arguments["output_tokens"] = arguments["output_tokens"] or DEFAULT_OUTPUT
+        return Workload(arguments, Quantity("decode", "tokens/s", measured, scale), kv)
     if _arrivals(extra):
         raise SkipRow("throughput under arriving requests needs a simulation of the load")
     lengths = _lengths(row)
@@ -130,7 +136,7 @@ def _rate(row: Row, kind: str, unit: str, kv: str | None) -> Workload:
     if kind == "batched_decode" and "incl. prefill" not in unit:
         arguments = {**lengths, "batch": _concurrency(row)}
         return Workload(arguments, Quantity("decode", "tokens/s", measured, scale), kv)
-    if "static" in note or kind == "batched_decode":
+    if "static" in note or kind in ("batched_decode", "offload_decode"):
         arguments = {**lengths, "batch": _concurrency(row)}
         return Workload(arguments, Quantity("run", "tokens/s", measured, scale, counted), kv)
     if kind not in ("throughput_offline", "throughput_server"):

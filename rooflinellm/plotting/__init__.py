@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["compare", "describe", "pareto", "roofline", "save", "sweep", "validation"]
+__all__ = ["compare", "describe", "memory", "offload", "pareto", "roofline", "save", "sweep", "validation"]
 
 
 def __getattr__(name: str) -> Any:
     found: Any
     if name == "roofline":
         from rooflinellm.plotting.roofline_chart import roofline as found
+    elif name == "memory":
+        from rooflinellm.plotting.memory_chart import memory as found
+    elif name == "offload":
+        from rooflinellm.plotting.offload_chart import offload as found
     elif name == "describe":
         from rooflinellm.plotting.style import describe as found
     elif name == "save":

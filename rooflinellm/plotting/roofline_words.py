@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rooflinellm import __version__
 from rooflinellm.plotting.workload import Device, Point, Workload
-from rooflinellm.summary import weights_text
+from rooflinellm.summary import placement_text, weights_text
 from rooflinellm.units import TERA, significant
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -56,6 +56,8 @@ def small_print(devices: Sequence[Device]) -> tuple[str, ...]:
         return (version,)
     first = workloads[0].estimate
     parts = [", ".join(dict.fromkeys(item.estimate.engine for item in workloads)), f"KV {first.kv}"]
+    if on_host := placement_text(first.workload, len(first.model.layers)):
+        parts.append(f"{on_host} on the host")
     if first.workload["context_tokens"]:
         parts.append(f"{first.workload['context_tokens']:,} tokens of context before the prompt")
     parts.append(f"filled: expected ({first.decode.time_s.basis}), tick: ideal")

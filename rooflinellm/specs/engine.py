@@ -140,8 +140,9 @@ class OffloadRules(Spec):
     mode: in ``layers`` the host's processor computes its layers, in ``stream`` weights are copied to the device pass by
     pass. With ``layers``, passes of `copies_from_tokens` tokens and more are copied all the same, those of mixtures
     from so many tokens of an expert on where `counts_tokens_of_experts`; null never copies. `overlapped`: copying and
-    computing go on at the same time. `embedding_on_host`: what is looked up is never on a
-    device (where the system names no host, it counts there all the same).
+    computing go on at the same time. `embedding_on_host`: what is looked up is never on a device (where the system names
+    no host, it counts there all the same). `head_last_until`: builds before this month moved the head to the devices
+    after all layers, later ones before them.
     """
 
     mode: Literal["layers", "stream"]
@@ -149,6 +150,7 @@ class OffloadRules(Spec):
     counts_tokens_of_experts: bool = False
     overlapped: bool = False
     embedding_on_host: bool = False
+    head_last_until: Month | None = None
     source: str
 
 
@@ -170,8 +172,9 @@ class EngineSpec(Entry):
 
     `prefill_chunk` tokens of a prompt pass through the model at once and room is made for `sequences`, but for the
     exceptions in `smaller_devices`; `batch_tokens` are handed over at once (so many chunks can be in flight over
-    several devices); `activation_bytes` is the width of an activation. A file with `variant_of` holds only what
-    differs from another engine, see `merge_variant`.
+    several devices); `activation_bytes` is the width of an activation; `sampling_ns_per_logit` is what choosing one
+    more token takes on the host, for each entry of the vocabulary. A file with `variant_of` holds only what differs
+    from another engine, see `merge_variant`.
     """
 
     variant_of: Identifier | None = None
@@ -185,6 +188,7 @@ class EngineSpec(Entry):
     activation_bytes: Count = 2
     several_devices: Literal["layer_split", "tensor_parallel", "single"]
     offload: OffloadRules | None = None
+    sampling_ns_per_logit: Annotated[float, Field(ge=0)] = 0
     kv: KvRules
     workspace: Workspace
 

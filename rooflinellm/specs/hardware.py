@@ -268,6 +268,26 @@ class HardwareSpec(Entry):
         """The same device with another memory, whose values may cite `AS_ASKED`."""
         return self._as_asked(memory=memory)
 
+    def with_reserved(self, reserved_bytes: int) -> HardwareSpec:
+        """The same device with less for a program, since others hold memory too; as it is where that is not known.
+
+        Raises
+        ------
+        InvalidRequest
+            Nothing would be left.
+        """
+        if self.usable_bytes is None:
+            return self
+        left = self.usable_bytes - reserved_bytes
+        if left <= 0:
+            raise InvalidRequest(
+                f"{reserved_bytes / units.GIB:g} GiB held by others leave nothing of the "
+                f"{self.usable_bytes / units.GIB:.1f} GiB of {self.id}",
+                where="reserved_gib",
+            )
+        usable = Quantity(value=left / units.GIB, kind="estimate", source=AS_ASKED)
+        return self.with_memory(self.memory.model_copy(update={"usable_gib": usable, "usable_fraction": None}))
+
     def with_power_limit(self, limit_w: float) -> HardwareSpec:
         """The same device held to less than its rated power, as with ``nvidia-smi --power-limit``.
 
@@ -307,12 +327,40 @@ class HardwareSpec(Entry):
             peak_list=tuple(peak.model_copy(update={"tflops": peak.tflops * share}) for peak in self.peak_list),
         )
 
+    def with_sockets(self, count: int) -> HardwareSpec:
+        """So many of a processor on one board, as one: memory, caches, cores and arithmetic of all of them.
+
+        What it costs one socket to read the other's memory is not in the figures.
+        """
+        if count == 1:
+            return self
+        memory, cache = self.memory, self.cache
+        rates = {"bandwidth_gb_s": _times(memory.bandwidth_gb_s, count), "bus_bits": (memory.bus_bits or 0) * count}
+        if memory.capacity_gib is not None:
+            rates["capacity_gib"] = _times(memory.capacity_gib, count)
+        if cache is not None:
+            rate = cache.bandwidth_gb_s and _times(cache.bandwidth_gb_s, count)
+            level = {"last_level_mib": _times(cache.last_level_mib, count), "bandwidth_gb_s": rate}
+            cache = cache.model_copy(update=level)
+        return self._as_asked(
+            name=f"{count}x {self.name}",
+            memory=memory.model_copy(update={**rates, "bus_bits": rates["bus_bits"] or None}),
+            cache=cache,
+            compute_units=None if self.compute_units is None else self.compute_units * count,
+            peak_list=tuple(peak.model_copy(update={"tflops": peak.tflops * count}) for peak in self.peak_list),
+            power=None if self.power is None else Power(tdp_w=_times(self.power.tdp_w, count)),
+        )
+
     def _as_asked(self, **changed: Any) -> HardwareSpec:
         """A copy with other values, of which some cite what was typed."""
         typed = Source(title="as typed in the system's description")
         copy = self.model_copy(update={**changed, "sources": {**self.sources, AS_ASKED: typed}})
         copy.__dict__.pop("peaks", None)  # derived from the list, and copied with it where it was asked for
         return copy
+
+
+def _times(quantity: Quantity, count: int) -> Quantity:
+    return quantity.model_copy(update={"value": quantity.value * count})
 
 
 class HostMemory(Spec):

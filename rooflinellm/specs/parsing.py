@@ -419,24 +419,21 @@ def _assemble(
     memory: Any = beside.get(HostMemory)
     accelerators = [label for label, (_, device) in devices.items() if device.kind != "cpu"]
     cpus = [label for label in devices if label not in accelerators]
-    if not accelerators and len(cpus) > 1:
+    if len(cpus) > 1:
         step = f"Name one kind, such as {shown('2x ' + cpus[0])}."
         raise InvalidRequest(f"processors of different kinds ({', '.join(cpus)}) are not supported", next_step=step)
     computing = accelerators or cpus
     host_label = cpus[0] if accelerators and cpus else None
-    if host_label and (len(cpus) > 1 or devices[host_label][0] > 1):
-        step = "Name one processor, and all of the system memory."
-        raise InvalidRequest("several processors beside an accelerator are not supported yet", next_step=step)
     number, device = devices[computing[0]]
     name = " + ".join(_counted(*devices[label]) for label in computing)
-    host, host_cpu = memory, devices[host_label][1] if host_label else None
-    if host_cpu is not None:
-        name += f" + {host_label}"
-        host = memory or HostMemory(
-            name=f"{host_cpu.memory.type} of {host_cpu.id}",
-            bandwidth_bytes_per_s=host_cpu.memory_bandwidth_bytes_per_s,
-            capacity_bytes=_asked_capacity(host_cpu),
-        )
+    if device.kind == "cpu" and Network not in beside:
+        number, device = 1, device.with_sockets(number)  # of one board, and one machine to what runs on it
+    host, host_cpu = memory, None
+    if host_label is not None:
+        sockets, processor = devices[host_label]
+        host_cpu = processor.with_sockets(sockets)
+        name += f" + {_counted(sockets, processor)}"
+        host = memory or memory_of(host_cpu, sockets)
     if memory is not None:
         amount = memory.capacity_bytes
         name += f" + {memory.name}" + ("" if amount is None else f"@{capacity_label(amount)}")
@@ -465,6 +462,16 @@ def _assemble(
         host_cpu=host_cpu,
         disk=drive,
         network=joined,
+    )
+
+
+def memory_of(processor: HardwareSpec, sockets: int = 1) -> HostMemory:
+    """The rated memory of a board's processor, or of all of them."""
+    count = "" if sockets == 1 else f"{sockets}x "
+    return HostMemory(
+        name=f"{count}{processor.memory.type} of {processor.id}",
+        bandwidth_bytes_per_s=processor.memory_bandwidth_bytes_per_s,
+        capacity_bytes=_asked_capacity(processor),
     )
 
 

@@ -102,9 +102,9 @@ class Way(Spec):
     source: str
 
 
-WayName = Literal["devices", "host", "weights", "network", "disk"]
-"""Activations between devices, and between a device and its host; weights that are copied to a device; layers in
-several computers; drives."""
+WayName = Literal["devices", "host", "weights", "paging", "network", "disk"]
+"""Activations between devices, and between a device and its host; weights that are copied to a device; system memory
+that a device reads in place; layers in several computers; drives."""
 
 
 class ProfileSpec(Entry):

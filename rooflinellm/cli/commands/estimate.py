@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from rooflinellm.cli.inputs import COUNTS, as_typed, subcommand, workload_options
+from rooflinellm.cli.inputs import COUNTS, PLACING, as_typed, subcommand, workload_options
 from rooflinellm.cli.output import Output, output_options
 from rooflinellm.cli.terminal import say
 
@@ -57,7 +58,7 @@ class Growth(NamedTuple):
 @workload_options(
     *("weights", "kv", "engine", "output_tokens", "batch", "context_tokens", "context_limit", "cached_tokens"),
     *("prefill_chunk", "tensor_parallel", "pipeline_parallel", "expert_parallel", "data_parallel"),
-    *("gpu_layers", "cpu_moe_layers", "draft", "draft_tokens", "acceptance", "queue_s"),
+    *(*PLACING, "draft", "draft_tokens", "acceptance", "queue_s"),
 )
 @click.option("--profile", metavar="NAME", help="Efficiency profile to prefer, or its file: see calibrate.")
 @click.option("-v", "--verbose", is_flag=True, help="Add every operator and every assumption.")
@@ -97,7 +98,9 @@ def command(
     for text in _distinct(text for item in estimates for text in item.warnings):
         say("warning", as_typed(text))
     output.write(
-        tables=lambda: _tables(estimates, growth, keywords, verbose),
+        tables=lambda: _tables(
+            estimates, growth, keywords, verbose, _place_tables(model, hardware, keywords, estimates)
+        ),
         payload=lambda: _payload(estimates, growth, keywords, verbose),
         records=lambda: [item.to_dict() for item in estimates],
     )
@@ -171,18 +174,48 @@ def _growth(model: str, hardware: str, keywords: Mapping[str, Any], first: Estim
     return Growth(over(0), over(MORE_TOKENS))
 
 
+def _place_tables(model: str, hardware: str, keywords: Mapping[str, Any], estimates: Sequence[Estimate]) -> list[Table]:
+    """Where the model lies for the longest prompt, what that costs, and what one more layer on the device would bring.
+
+    A server keeps its placement from prompt to prompt, so the longest one decides.
+    """
+    from rooflinellm.api.estimate import estimate
+    from rooflinellm.api.next_layer import next_layer
+    from rooflinellm.summary import host_text, is_placed, place_table, placement_flags, placement_text
+
+    last = max(estimates, key=lambda item: int(item.workload["prompt_tokens"]))
+    if not is_placed(last):
+        return []
+    notes = []
+    if placement_text(last.workload, len(last.model.layers)):
+        prompt = f", for a prompt of {last.workload['prompt_tokens']:,}" if len(estimates) > 1 else ""
+        flags = placement_flags(last.workload, last.engine)
+        notes.append(f"{host_text(last)}{prompt}" + (f": {flags}" if flags else ""))
+    others = {name: value for name, value in keywords.items() if name not in ("gpu_layers", "cpu_moe_layers")}
+    ask = partial(estimate, model, hardware, prompt_tokens=last.workload["prompt_tokens"], **others)
+    more = next_layer(last, ask)
+    if more is not None:
+        what = "the experts of one more layer" if more.experts else "one more layer"
+        flags = placement_flags(more.estimate.workload, more.estimate.engine)
+        but = {True: "", False: ", but it does not fit", None: ""}[more.fits]
+        notes.append(f"{what} on the device{f' ({flags})' if flags else ''}: {100 * more.gain:+.1f} % decode{but}")
+    return [replace(place_table(last), notes=notes)]
+
+
 def _distinct(texts: Iterable[str]) -> list[str]:
     """Of several texts that begin with the same code, as in ``memory: …``, the last."""
     return list({text.partition(":")[0]: text for text in texts}.values())
 
 
-def _tables(estimates: Sequence[Estimate], growth: Growth, keywords: Mapping[str, Any], verbose: bool) -> list[Table]:
+def _tables(
+    estimates: Sequence[Estimate], growth: Growth, keywords: Mapping[str, Any], verbose: bool, places: Sequence[Table]
+) -> list[Table]:
     from rooflinellm.launch.show import check_commands
     from rooflinellm.render import Table
     from rooflinellm.summary import LIMIT_NOTE, basis_text, estimate_table, growth_table, operator_table
 
     first = estimates[0]
-    tables = [replace(estimate_table(estimates), notes=())]
+    tables = [replace(estimate_table(estimates), notes=()), *places]
     if growth.decode:
         tables.append(growth_table(*growth))
     if verbose:
@@ -192,9 +225,12 @@ def _tables(estimates: Sequence[Estimate], growth: Growth, keywords: Mapping[str
             tables += [replace(table, title=prompt + table.title) for table in details]
         said = dict.fromkeys(text for item in estimates for text in item.assumptions)
         tables.append(Table((), (), "assumptions", [f"- {text}" for text in said]))
-    notes = [f"basis: {basis_text(first.decode.time_s.basis)}", LIMIT_NOTE]
+    chosen = dict.fromkeys(text for item in estimates for text in item.assumptions if text.startswith("placement: "))
+    notes = [f"basis: {basis_text(first.decode.time_s.basis)}", LIMIT_NOTE, *_distinct(chosen)]
     if replaced := keywords.get("overrides"):
         notes.append("what if: " + ", ".join(f"{path} = {value}" for path, value in replaced.items()))
+    if places and not {"gpu_layers", "cpu_moe_layers"} & keywords.keys():
+        notes.append("each row and each amount of context has the placement that suits it best")
     if not verbose:
         notes.append("every operator and assumption: -v")
     if any(item.memory.fits is False for item in estimates):
@@ -215,6 +251,7 @@ def _payload(
             result["overrides"] = dict(replaced)
         if verbose:
             for phase in (item.prefill, item.decode):
+                result[phase.name]["by_place"] = [place.to_dict() for place in phase.by_place]
                 result[phase.name]["operators"] = [operator.to_dict() for operator in phase.operators]
         results.append(result)
     content = results[0] if len(results) == 1 else {"results": results}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rooflinellm.cli.inputs import COUNT, as_typed, subcommand, workload_options
+from rooflinellm.cli.inputs import COUNT, PLACING, as_typed, subcommand, workload_options
 from rooflinellm.cli.output import Output, output_options
 from rooflinellm.cli.terminal import say
 
@@ -19,6 +19,7 @@ ANSWER_IS_NO = 1
 @subcommand(
     "fit llama-3.3-70b rtx-4090 --context 16k",
     "fit gpt-oss-120b m3-max-40c@96GiB && echo it fits",
+    "fit llama-3.3-70b 'rtx-4090 + ddr5-6000x2@64GiB' --reserve 1",
     "fit qwen3-32b '2x rtx-3090' --weights Q6_K --kv q8_0 --json",
 )
 @click.argument("model")
@@ -32,7 +33,7 @@ ANSWER_IS_NO = 1
 )
 @workload_options(
     *("weights", "kv", "engine", "batch", "tensor_parallel", "pipeline_parallel", "expert_parallel"),
-    *("data_parallel", "gpu_layers", "cpu_moe_layers", "draft"),
+    *("data_parallel", *PLACING, "draft"),
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show every format of the engine.")
 @output_options
@@ -40,6 +41,8 @@ def command(
     model: str, hardware: str, context_limit: int, keywords: dict[str, Any], verbose: bool, output: Output
 ) -> int:
     """Whether it fits, in which formats, or on what instead.
+
+    Where the hardware names a host, the fastest placement that fits is found: which layers or experts stay there.
 
     The exit code is 1 where it does not fit, or where the capacity is not known.
     """

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rooflinellm.cli.files import CHARTS, target_of, write_whole
-from rooflinellm.cli.inputs import COUNT, COUNTS, subcommand, workload_options
+from rooflinellm.cli.inputs import COUNT, COUNTS, PLACING, subcommand, workload_options
 from rooflinellm.cli.output import Output, output_options
 
 SIZE = (8.0, 5.0)
@@ -26,7 +26,7 @@ SIZE = (8.0, 5.0)
 @click.option("--batches", type=COUNTS, metavar="N,N", help="Batches to decode.  [default: 1,2,4 … 64]")
 @click.option("--precision", "precisions", multiple=True, metavar="P", help="Peak to show, as fp16 (repeatable).")
 @click.option("--memory-levels", is_flag=True, help="Show caches, host memory and links too.")
-@workload_options("weights", "kv", "engine", "context_tokens")
+@workload_options("weights", "kv", "engine", "context_tokens", *PLACING)
 @output_options
 def command(
     model: str,
