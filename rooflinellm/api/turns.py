@@ -94,16 +94,20 @@ def read_turns(path: str | os.PathLike[str]) -> list[Turn]:
         As `prefix_cache`.
     """
     file = Path(path).expanduser()
+    listed = file.suffix.lower() == ".json"
     try:
-        if file.stat().st_size > LARGEST_FILE:
-            raise UnreadableFile(f"more than {LARGEST_FILE:,} bytes", where=str(path))
-        text = file.read_text(encoding="utf-8-sig")
-        if file.suffix.lower() == ".json":
-            return checked_turns(json.loads(text))
+        content = file.read_bytes()
     except OSError as error:
         raise UnreadableFile(error.strerror or str(error), where=str(path)) from error
+    if len(content) > LARGEST_FILE:
+        raise UnreadableFile(f"more than {LARGEST_FILE:,} bytes", where=str(path))
+    try:
+        text = content.decode("utf-8-sig")
+        turns = json.loads(text) if listed else None
     except (ValueError, RecursionError) as error:
-        raise UnreadableFile(f"no JSON in UTF-8: {error}", where=str(path)) from error
+        raise UnreadableFile(f"no {'JSON' if listed else 'CSV'} in UTF-8: {error}", where=str(path)) from error
+    if listed:
+        return checked_turns(turns)
     rows = csv.DictReader(text.splitlines())
     return checked_turns([_numbers(row, f"{path}, line {rows.line_num}") for row in rows])
 

@@ -58,10 +58,13 @@ class Passes:
     ----------
     packed, by_sequence : tuple of Run
         They compute the same tokens.
+    recurrent : tuple of Run
+        As recurrent layers see them, to whom sequences of different contexts are alike; empty is `by_sequence`.
     """
 
     packed: tuple[Run, ...]
     by_sequence: tuple[Run, ...]
+    recurrent: tuple[Run, ...] = ()
 
     @property
     def count(self) -> Any:
@@ -76,6 +79,8 @@ class Passes:
 
     def of(self, kernel: Kernel) -> tuple[Run, ...]:
         """The passes as an operator sees them."""
+        if kernel.kind == "recurrent" and self.recurrent:
+            return self.recurrent
         return self.by_sequence if kernel.kind in ("attention", "recurrent") else self.packed
 
 

@@ -36,11 +36,12 @@ def mixed_passes(
     Passes
     """
     own = [Run(number, 1, 1, context + grown) for context, number in sorted(Counter(contexts).items())]
+    decoding = (Run(len(contexts), 1, 1, 0),) if contexts else ()
     if isinstance(chunk_tokens, int) and chunk_tokens == 0:
-        return Passes((Run(len(contexts), 1, 1, own[0].cached),), tuple(own))
-    own.append(Run(1, chunk_tokens, 1, chunk_context, logits=logits))
+        return Passes(decoding, tuple(own), decoding)
+    chunk = Run(1, chunk_tokens, 1, chunk_context, logits=logits)
     packed = Run(1, len(contexts) + chunk_tokens, 1, chunk_context, logits=len(contexts) + logits)
-    return Passes((packed,), tuple(own))
+    return Passes((packed,), (*own, chunk), (*decoding, chunk))
 
 
 def mixed_time(plan: Plan, passes: Passes, skew: Any, overlap: Overlap) -> PhaseTime:
