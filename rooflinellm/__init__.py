@@ -35,6 +35,7 @@ _PUBLIC = {
     "launch_command": "rooflinellm.launch.show",
     "prefix_cache": "rooflinellm.api.prefix",
     "probe": "rooflinellm.api.probe",
+    "questions": "rooflinellm.api.questions",
     "sweep": "rooflinellm.api.sweep",
     "validate": "rooflinellm.api.validate",
     "AmbiguousName": "rooflinellm.errors",
