@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -191,3 +193,10 @@ def test_drafts_do_not_move_the_ridge() -> None:
     drafted = rl.estimate("llama-3.1-8b", "rtx-4090", draft="ngram", draft_tokens=4, acceptance=0.8).decode
     assert drafted.ridge_point == pytest.approx(plain.ridge_point, rel=1e-9)
     assert drafted.arithmetic_intensity > 4 * plain.arithmetic_intensity
+
+
+def test_the_glossary_names_every_metric() -> None:
+    page = (Path(__file__).resolve().parents[1] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    public = [name for name, value in vars(metrics).items() if callable(value) and value.__module__ == metrics.__name__]
+    for name in public:
+        assert name.startswith("_") or f"`{name}" in page, name

@@ -25,7 +25,7 @@ from rooflinellm.cli.terminal import say
 )
 @output_options
 def command(model: str, hardware: str, turns: str, keywords: dict[str, Any], output: Output) -> None:
-    """A conversation with prefix caching: what each turn computes again.
+    """A conversation with prefix caching, turn by turn.
 
     TURNS is a CSV file with the columns new_tokens, output_tokens and edit_at, or a JSON list of such objects, a line a
     request. Each prompt is all that was said before with new_tokens behind; edit_at is the position of the first token
