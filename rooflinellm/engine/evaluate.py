@@ -200,6 +200,8 @@ def _in_cheaper_form(
     Absorbed attention takes more for each pair, expanded attention expands every cached token: which is cheaper depends
     on new and cached tokens. Both grow linearly, so that they cross once.
     """
+    if not is_array(passes) and passes == 0:
+        return
     pairs, read = (
         attention.causal_pairs(new, cached, kernel.window),
         attention.cached_tokens_read(cached, kernel.window),
