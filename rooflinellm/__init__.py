@@ -36,6 +36,7 @@ _PUBLIC = {
     "prefix_cache": "rooflinellm.api.prefix",
     "probe": "rooflinellm.api.probe",
     "questions": "rooflinellm.api.questions",
+    "simulate_load": "rooflinellm.api.simulate_load",
     "sweep": "rooflinellm.api.sweep",
     "validate": "rooflinellm.api.validate",
     "AmbiguousName": "rooflinellm.errors",

@@ -241,5 +241,5 @@ def test_what_the_driver_pages_does_not_fit() -> None:
         "qwen3.8-27b", RTX_3080, gpu_layers=50, context_limit=131_072, **request | {"prompt_tokens": 50}
     )  # fmt: skip
     assert planned.memory.fits is True
-    assert 15.0 <= planned.decode.tokens_per_s.ideal
+    assert planned.decode.tokens_per_s.ideal >= 15.0
     assert planned.decode.tokens_per_s.expected < resident.decode.tokens_per_s.expected

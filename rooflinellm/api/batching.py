@@ -13,7 +13,7 @@ from rooflinellm.api.estimate import MAX_TOKENS
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
 from rooflinellm.api.placing import choose_placement
-from rooflinellm.api.plans import Setup, settle
+from rooflinellm.api.plans import Setup, parallel_of, settle
 from rooflinellm.engine.memory import LARGEST_BATCH
 from rooflinellm.engine.mixed import mixed_passes, mixed_time
 from rooflinellm.engine.phases import PhaseTime, decode_interval, prefill_interval
@@ -32,6 +32,11 @@ from rooflinellm.units import GIGA, format_seconds, significant
 Model = Name | ModelEntry | ModelSpec
 Hardware = Name | HardwareSpec | SystemSpec
 MOST_STEPS = 1_000_000
+TAKEN = (
+    *("weights", "kv", "engine", "options", "overrides", "gpu_layers", "cpu_moe_layers", "prefill_chunk"),
+    *("tensor_parallel", "expert_parallel", "data_parallel"),
+)
+"""Arguments of `estimate` that say how a single pass runs."""
 BUDGETS = (512, 1024, 2048, 8192)
 """Tokens of a pass that are shown where none are asked for. [token]"""
 
@@ -97,7 +102,8 @@ def mixed_step(
     last_chunk : bool
         Whether the chunk ends its prompt, so that its logits are computed.
     **request
-        Weights, kv, engine, options, overrides, gpu_layers and cpu_moe_layers as in `estimate`.
+        As in `estimate`: weights, kv, engine, options, overrides, placement, and degrees of parallelism but for groups
+        of layers; of several copies of the model it is one.
 
     Returns
     -------
@@ -316,16 +322,17 @@ class _Bench:
     def __init__(
         self, model: Model, hardware: Hardware, request: Mapping[str, Any], contexts: Sequence[int], prompt: int
     ) -> None:
-        taken = ("weights", "kv", "engine", "options", "overrides", "gpu_layers", "cpu_moe_layers", "prefill_chunk")
         for name in request:
-            if name not in taken:
-                raise InvalidRequest(f"not among {', '.join(taken)}", where=name)
+            if name not in TAKEN:
+                raise InvalidRequest(f"not among {', '.join(TAKEN)}", where=name)
         single_values(request)
         options = request.get("options") or Options()
         chunk = request.get("prefill_chunk", options.ubatch)
         chunk = None if chunk is None else scalar_count("prefill_chunk", chunk)
         named = {name: request.get(name) for name in ("weights", "kv", "engine", "overrides")}
-        settled = settle(model, hardware, Setup(**named, chunk=chunk, options=options))
+        degrees = {name: value for name, value in request.items() if name.endswith("_parallel")}
+        setup = Setup(**named, chunk=chunk, options=options, parallel=parallel_of(**degrees))
+        settled = settle(model, hardware, setup)
         # Caches are of unequal length; what they take together decides where the model is placed.
         sequences = len(contexts) + (1 if prompt else 0)
         occupied = ceil_div(sum(contexts) + prompt, sequences) + 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from rooflinellm._numeric import anywhere, every, is_array, largest, round_up
+from rooflinellm._numeric import anywhere, every, largest, round_up
 from rooflinellm.api.arguments import (
     at_least_one,
     count,
@@ -25,10 +25,11 @@ from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
 from rooflinellm.api.overrides import has_arrays
 from rooflinellm.api.placing import choose_placement
-from rooflinellm.api.plans import Setup, settle
+from rooflinellm.api.plans import Setup, parallel_of, settle
 from rooflinellm.api.stacking import each
 from rooflinellm.engine.answer import Conventions, answer
 from rooflinellm.engine.memory import LARGEST_BATCH
+from rooflinellm.engine.parallel import ALONE
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request
 from rooflinellm.errors import InvalidRequest, RooflineWarning
@@ -97,8 +98,11 @@ def estimate(
         Configured maximum per sequence, for the allocation only; None is what is occupied. [token]
     batch : int or array_like
         Equal requests side by side. [-]
-    tensor_parallel, pipeline_parallel, expert_parallel, data_parallel : int
-        Ways of spreading over devices; only 1 so far. [-]
+    tensor_parallel, pipeline_parallel, data_parallel : int
+        Devices that share every product, groups of layers one after the other, and copies that serve requests of their
+        own; their product is the number of devices. [-]
+    expert_parallel : int
+        Devices that share the experts of each layer, out of tensor x data; the copies then hold all else. [-]
     gpu_layers : int, optional
         Layers on the devices, the last ones, the head as one more behind them, as llama.cpp counts; the others stay in
         the host's memory. None is all of them where they fit, else the fastest that does, if the system has a host. [-]
@@ -148,16 +152,13 @@ def estimate(
     floor + max(bytes / (eta bandwidth), FLOPs / (eta peak)).
     """
     options = options or Options()
-    _only_default(
-        tensor_parallel=(tensor_parallel, 1),
-        pipeline_parallel=(pipeline_parallel, 1),
-        expert_parallel=(expert_parallel, 1),
-        data_parallel=(data_parallel, 1),
-    )
+    parallel = parallel_of(tensor_parallel, pipeline_parallel, expert_parallel, data_parallel)
     if overrides is not None and not isinstance(overrides, Mapping):
         raise InvalidRequest("give a mapping of paths to values", where="overrides")
     if overrides and has_arrays(overrides):
         ask = partial(estimate, model, hardware, weights=weights, kv=kv, engine=engine, options=options)
+        ask = partial(ask, tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel)
+        ask = partial(ask, expert_parallel=expert_parallel, data_parallel=data_parallel)
         ask = partial(ask, draft=draft, draft_tokens=draft_tokens, acceptance=acceptance)
         ask = partial(ask, prefill_chunk=prefill_chunk, gpu_layers=gpu_layers, cpu_moe_layers=cpu_moe_layers)
         numbers = {
@@ -182,7 +183,7 @@ def estimate(
     kv = None if kv is None else name_of("kv", kv)
     chunk = prefill_chunk if prefill_chunk is not None else options.ubatch
     chunk = None if chunk is None else scalar_count("prefill_chunk", chunk)
-    setup = Setup(weights, kv, engine, chunk, options, overrides)
+    setup = Setup(weights, kv, engine, chunk, options, parallel, overrides)
     settled = settle(model, hardware, setup)
     request = Request(
         prompt_tokens=counts["prompt_tokens"],
@@ -223,6 +224,8 @@ def estimate(
     workload = {**counts, "context_limit": limit, "prefill_chunk": chunk}
     if request.speculation is not None:
         workload |= {"draft_tokens": draft_tokens, "tokens_per_cycle": request.speculation.cycle_tokens}
+    if parallel != ALONE:
+        workload |= {f"{name}_parallel": degree for name, degree in asdict(parallel).items()}
     workload |= {"gpu_layers": choice.gpu_layers, "cpu_moe_layers": choice.cpu_moe_layers}
     return _announced(
         _judged(
@@ -239,13 +242,6 @@ def estimate(
             plan,
         )
     )
-
-
-def _only_default(**given: tuple[Any, Any]) -> None:
-    """Refuse what is part of the signature and not built yet, rather than ignore it."""
-    for name, (value, default) in given.items():
-        if is_array(value) or value != default:
-            raise InvalidRequest(f"not available yet; leave it at {default}", where=name)
 
 
 def _assumptions(plan: Plan) -> tuple[str, ...]:

@@ -10,12 +10,13 @@ from typing import Any
 
 from rooflinellm import catalog, units
 from rooflinellm.api import lookup
-from rooflinellm.api.arguments import one_of, positive
+from rooflinellm.api.arguments import one_of, positive, scalar_count
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
 from rooflinellm.api.overrides import override
 from rooflinellm.engine.compile import compile_plan
 from rooflinellm.engine.kernels import choose_backend
+from rooflinellm.engine.parallel import ALONE, Parallel
 from rooflinellm.engine.placement import Offload
 from rooflinellm.engine.plan import Drafter, Plan
 from rooflinellm.errors import InvalidRequest
@@ -27,11 +28,24 @@ from rooflinellm.specs.model import ModelEntry
 from rooflinellm.specs.profile import ProfileSpec
 
 KEPT = 512
+MOST_DEVICES = 1024
 DEFAULTS = Options()
 NOTHING_ELSEWHERE = Offload()
 _FAMILIES = ("hf", "mlx", "exl", "gguf")
 """Whose format a name is that several families have and that does not mean GGUF."""
 _ENGINE_OF_FAMILY = {"gguf": "llama.cpp", "mlx": "mlx", "hf": "vllm"}
+
+
+def parallel_of(
+    tensor_parallel: Any = 1, pipeline_parallel: Any = 1, expert_parallel: Any = 1, data_parallel: Any = 1
+) -> Parallel:
+    """How devices share the work, by the arguments of `estimate`; errors as there."""
+    return Parallel(
+        tensor=scalar_count("tensor_parallel", tensor_parallel, MOST_DEVICES),
+        pipeline=scalar_count("pipeline_parallel", pipeline_parallel, MOST_DEVICES),
+        expert=scalar_count("expert_parallel", expert_parallel, MOST_DEVICES),
+        data=scalar_count("data_parallel", data_parallel, MOST_DEVICES),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,7 @@ class Setup:
     engine: str | None = None
     chunk: int | None = None
     options: Options = DEFAULTS
+    parallel: Parallel = ALONE
     overrides: Mapping[str, Any] | None = None
 
 
@@ -66,6 +81,12 @@ class Settled:
         The options.
     profiles : tuple of ProfileSpec
         Efficiency profiles, the preferred one first.
+    plans : dict of Offload to Plan
+        What was compiled already.
+    drafter : Drafter or None
+        What drafts tokens.
+    parallel : Parallel
+        How the devices share the work.
     """
 
     model: ModelSpec
@@ -80,6 +101,7 @@ class Settled:
     profiles: tuple[ProfileSpec, ...]
     plans: OrderedDict[Offload, Plan]
     drafter: Drafter | None = None
+    parallel: Parallel = ALONE
 
     def plan(self, offload: Offload = NOTHING_ELSEWHERE) -> Plan:
         """Compile with a part of the model on the host, or take the plan from memory; errors as in `estimate`."""
@@ -97,6 +119,7 @@ class Settled:
                 expanded=self.options.mla == "expanded",
                 build=self.build,
                 offload=offload,
+                parallel=self.parallel,
             )
             if len(self.plans) > KEPT:
                 self.plans.popitem(last=False)
@@ -140,7 +163,7 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
     Entries are large and frozen: identity is a cheaper key than content, and they are kept alive beside it.
     """
     options = setup.options
-    settings = (setup.kv, setup.chunk, options.mla, options.power_limit_w, options.reserved_gib)
+    settings = (setup.kv, setup.chunk, options.mla, options.power_limit_w, options.reserved_gib, setup.parallel)
     own = options.profile
     named = None if setup.overrides or own is not None else _named(model, hardware, setup.weights, setup.engine)
     key: Any = None if named is None else (named, settings)
@@ -155,7 +178,7 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
         key = (tuple(map(id, (*entries, fmt, engine, *catalog.profiles(own)))), system.count, backend, build, settings)
         if key in _kept and _kept[key].system is system:
             return _with_options(_kept[key], setup.options)
-    settled = entered(spec, system, fmt, engine, backend, setup.kv, setup.chunk, build, setup.options)
+    settled = entered(spec, system, fmt, engine, backend, setup.kv, setup.chunk, build, setup.options, setup.parallel)
     if key is not None:
         _kept[key] = settled
         if len(_kept) > KEPT:
@@ -191,6 +214,7 @@ def entered(
     chunk: int | None,
     build: str | None = None,
     options: Options = DEFAULTS,
+    parallel: Parallel = ALONE,
 ) -> Settled:
     """Settle entries that were looked up already; errors as in `estimate`."""
     if options.power_limit_w is not None:
@@ -204,11 +228,16 @@ def entered(
         system = system.model_copy(update={"device": system.device.with_reserved(reserved), "others": others})
     if options.mla is not None:
         one_of("mla", options.mla, ("absorbed", "expanded"))
-    if system.device_count > 1 and engine.several_devices != "layer_split":
+    devices = system.device_count
+    if parallel != ALONE:
+        if system.others:
+            raise InvalidRequest("devices of different kinds share only layers", where="tensor_parallel")
+        parallel.checked(model, devices)
+    elif devices > 1 and engine.several_devices != "layer_split":
         raise InvalidRequest(
-            f"{engine.id} spreads over {system.device_count} devices by tensor parallelism, which is not available yet",
+            f"{engine.id} does not say by itself how {devices} devices share the work",
             where="tensor_parallel",
-            next_step="Name one device, or use llama.cpp, which splits by layers.",
+            next_step=f"Give tensor_parallel={devices}, or degrees of tensor, pipeline and data that make {devices}.",
         )
     return Settled(
         model=model,
@@ -222,4 +251,5 @@ def entered(
         options=options,
         profiles=catalog.profiles(options.profile),
         plans=OrderedDict(),
+        parallel=parallel,
     )

@@ -13,7 +13,7 @@ from rooflinellm.api.arguments import single_values
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
-from rooflinellm.api.plans import Setup, settle
+from rooflinellm.api.plans import Setup, parallel_of, settle
 from rooflinellm.api.turns import Turn, checked_turns
 from rooflinellm.engine.prefix import PrefixCaching, prefix_caching
 from rooflinellm.errors import InvalidRequest, RooflineWarning
@@ -198,8 +198,10 @@ def prefix_cache(
     import numpy as np
 
     options = request.get("options") or Options()
-    chosen = {name: request.get(name) for name in ("weights", "kv", "engine")}
-    plan = settle(model, hardware, Setup(**chosen, options=options, overrides=request.get("overrides"))).plan()
+    chosen = {name: request.get(name) for name in ("weights", "kv", "engine", "overrides")}
+    degrees = {name: value for name, value in request.items() if name.endswith("_parallel")}
+    setup = Setup(**chosen, options=options, parallel=parallel_of(**degrees))
+    plan = settle(model, hardware, setup).plan()
     rules = prefix_caching(plan, full_windows=options.swa_full)
     shapes, saved = _walk(asked, rules)
     prompts, outputs, common, cached = (np.array(column, dtype=float) for column in zip(*shapes, strict=True))

@@ -12,7 +12,9 @@ import numpy as np
 from rooflinellm.efficiency.rates import FEW, FEW_TOKENS, MANY
 from rooflinellm.engine.evaluate import Passes, Run, attended_work, moved_bytes, multiplied
 from rooflinellm.engine.kernels import VECTOR_PEAK, choose_backend
+from rooflinellm.engine.parallel import collectives_s
 from rooflinellm.engine.plan import Kernel, Plan
+from rooflinellm.engine.request import Request
 from rooflinellm.errors import RooflineError
 from rooflinellm.measurements.evaluate import Evaluator
 from rooflinellm.measurements.population import population, series
@@ -21,6 +23,9 @@ from rooflinellm.measurements.row import Row
 from rooflinellm.operators.attention import causal_pairs, passes_below
 from rooflinellm.operators.experts import MEASURED_SKEW
 from rooflinellm.specs.profile import Level
+
+KINDS = ("prefill", "decode", "tpot", "ttft", "serving")
+"""Quantities that samples are made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,13 @@ class Entry:
     passes: float = 1.0
     memory_step_s: float = 0.0
     tile_step_s: float = 0.0
+
+    def scaled(self, share: float) -> Entry:
+        """The same for a share of the passes."""
+        if share == 1:
+            return self
+        times = ("launches", "memory_s", "tile_s", "tile_fixed_s", "vector_s", "memory_step_s", "tile_step_s")
+        return replace(self, **{name: getattr(self, name) * share for name in times})
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +142,12 @@ def group_of(resolved: Resolved) -> str:
 
 
 def is_of_kernels(resolved: Resolved) -> bool:
-    """Whether a result tells of the kernels of one group: of one phase, on one device, with nothing on its host."""
-    alone = resolved.system.device_count == 1 and resolved.offload is None
-    return alone and resolved.quantity.of in ("prefill", "decode")
+    """Whether a result tells of the kernels of one group: on one device or one team, with nothing on its host."""
+    parallel = resolved.parallel
+    alone = resolved.system.device_count == 1 or (parallel.team == parallel.devices > 1)
+    if not alone or resolved.offload is not None or resolved.drafts is not None:
+        return False
+    return resolved.quantity.of in KINDS and ("batch" in resolved.keywords or resolved.quantity.of != "serving")
 
 
 def series_of(row: Row, resolved: Resolved) -> str:
@@ -145,15 +160,15 @@ def _sample(row: Row, resolved: Resolved, evaluator: Evaluator) -> Sample | None
     if not is_of_kernels(resolved):
         return None
     plan, request = evaluator.plan(resolved), evaluator.request(resolved)
-    if quantity.of == "prefill":
-        passes = request.prefill_passes(plan.prefill_chunk)
-        counted = request.sequences * request.computed_tokens
-    else:
-        steps = max(request.decode_steps, 1)
-        passes = request.decode_passes(steps)
-        counted = request.sequences * steps
     predicted = evaluator.predict(resolved)
-    measured = counted * quantity.scale / quantity.measured
+    counted, parts = _parts(quantity.of, plan, request)
+    if quantity.unit == "s":
+        measured, ideal = quantity.measured / quantity.scale, predicted.ideal or 0.0
+    else:
+        counted = counted if quantity.tokens is None else request.sequences * quantity.tokens
+        measured = counted * quantity.scale / quantity.measured
+        ideal = counted * quantity.scale / predicted.ideal if predicted.ideal else 0.0
+    measured -= sum(share * collectives_s(plan.collectives, passes.packed) for passes, share in parts)
     if not math.isfinite(measured) or measured <= 0:
         return None
     return Sample(
@@ -162,16 +177,36 @@ def _sample(row: Row, resolved: Resolved, evaluator: Evaluator) -> Sample | None
         population=population(row, resolved),
         device=resolved.system.name,
         series=series_of(row, resolved),
-        phase=quantity.of,
+        phase="prefill" if quantity.of in ("prefill", "ttft") else "decode",
         sequences=request.sequences,
         measured_s=measured,
-        ideal_s=counted * quantity.scale / predicted.ideal if predicted.ideal else 0.0,
-        entries=tuple(_entries(plan, passes)),
+        ideal_s=ideal,
+        entries=tuple(entry.scaled(share) for passes, share in parts for entry in _entries(plan, passes)),
     )
 
 
+def _parts(of: str, plan: Plan, request: Request) -> tuple[float, list[tuple[Passes, float]]]:
+    """Tokens that are counted, and passes whose time adds up to what was measured, each with its weight.
+
+    As `measurements.evaluate` adds them up: a time per token has a step of all requests and the prefill of the others;
+    a busy server prefills as many requests as it decodes.
+    """
+    prefill = request.prefill_passes(plan.prefill_chunk)
+    if of in ("prefill", "ttft"):
+        return request.sequences * request.computed_tokens, [(prefill, 1.0)]
+    steps = max(request.decode_steps, 1)
+    decode = request.decode_passes(steps)
+    if of == "decode":
+        return request.sequences * steps, [(decode, 1.0)]
+    if of == "serving":
+        return request.sequences * request.output_tokens, [(decode, 1.0), (prefill, 1.0)]
+    alone = replace(request, sequences=1).prefill_passes(plan.prefill_chunk)
+    waits = [(alone, (request.sequences - 1) / steps)] if request.sequences > 1 and request.prompt_tokens else []
+    return request.sequences, [(decode, 1 / steps), *waits]
+
+
 def _entries(plan: Plan, passes: Passes) -> Iterator[Entry]:
-    device = plan.system.device
+    device = plan.system.device.as_one(plan.main.team)
     for kernel, row in zip(plan.kernels, plan.layout.rows, strict=True):
         names: dict[Level, str] = {**plan.rates.names, "kind": kernel.kind}
         if row.encoding is not None:

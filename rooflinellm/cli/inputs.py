@@ -175,6 +175,16 @@ _FLAG_OF = {keyword: option.flags[-1] for keyword, option in OPTIONS.items()} | 
     "overrides": "--set",
     "threads": "--threads",
     "seconds": "--seconds",
+    "rate": "--rate",
+    "concurrency": "--concurrency",
+    "requests": "--requests",
+    "seed": "--seed",
+    "trace": "--trace",
+    "think_s": "--think",
+    "max_ttft_s": "--max-ttft",
+    "max_tpot_s": "--max-tpot",
+    "max_sequences": "--max-sequences",
+    "price_per_hour": "--price-per-hour",
 }
 _KEYWORDS = "|".join(sorted(_FLAG_OF, key=len, reverse=True))
 _KEYWORD = re.compile(rf"(?<![\w./\-])(?:{_KEYWORDS})(?=:|, or leave| is not available)")

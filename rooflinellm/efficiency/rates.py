@@ -111,7 +111,7 @@ class Rates:
         seen = self._width("decode")
         unseen = self._width("decode_unseen") or seen
         alone = seen if self.evidence else unseen
-        return where(sequences > 1, max(self._width("decode_batched") or unseen, alone), alone)
+        return where(sequences > 1, self._width("decode_batched") or max(unseen, alone), alone)
 
     @property
     def prefill_interval(self) -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from rooflinellm._numeric import anywhere, largest, maximum, where
+from rooflinellm._numeric import anywhere, ceil_div, largest, maximum, where
 from rooflinellm.engine.memory import Allocation, memory_plan
 from rooflinellm.engine.phases import decode_interval, prefill_interval
 from rooflinellm.engine.plan import Plan, Stage
@@ -69,7 +69,9 @@ def answer(
     -------
     Estimate
     """
-    rates, sequences = plan.rates, request.sequences
+    rates, replicas = plan.rates, plan.parallel.replicas
+    request, batch = replace(request, sequences=ceil_div(request.sequences, replicas)), request.sequences
+    sequences = request.sequences  # of each copy of the model
     steps = request.decode_steps
     shown_steps = maximum(steps, 1)  # the rate is that of the next step where there is none
     prefill = prefill_time(plan, request)
@@ -93,11 +95,11 @@ def answer(
     device = plan.system.device
     energy: Prediction | None = None
     if device.tdp_w is not None:
-        drawn = device.tdp_w * plan.device_count * rates.decode_power_fraction
-        energy = tpot.scaled(drawn / sequences, "J")
+        drawn = device.tdp_w * plan.system.device_count * rates.decode_power_fraction
+        energy = tpot.scaled(drawn / batch, "J")
     return Estimate(
-        prefill=phase(plan, "prefill", prefill, request.computed_tokens, sequences, prefill_s, prefill_s),
-        decode=phase(plan, "decode", decode, shown_steps, sequences, decode_s, rated_s),
+        prefill=phase(plan, "prefill", prefill, request.computed_tokens, batch, prefill_s, prefill_s),
+        decode=phase(plan, "decode", decode, shown_steps, batch, decode_s, rated_s),
         ttft_s=ttft,
         tpot_s=tpot,
         itl_s=tpot if request.speculation is None else tpot.scaled(request.speculation.cycle_tokens),
@@ -160,7 +162,14 @@ def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[s
             "experts: the ideal reads the active ones only; the expectation those that tokens touch as they are routed"
         )
     said += [_paging(stage) for stage in plan.stages if stage.spill is not None and anywhere(stage.spill.spread > 1)]
-    if plan.device_count > 1:
+    if plan.parallel.devices > 1:
+        shared = plan.parallel
+        said.append(
+            f"devices: tensor {shared.tensor} x pipeline {shared.pipeline} x data {shared.data}"
+            + (f", experts over {shared.expert}" if shared.expert > 1 else "")
+            + "; even shares, sums over devices on top"
+        )
+    elif plan.device_count > 1:
         said.append(
             f"layers split over {plan.device_count} devices: one sequence decodes on one device after the other"
         )

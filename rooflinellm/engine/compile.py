@@ -9,6 +9,7 @@ from typing import Any
 from rooflinellm import catalog
 from rooflinellm.engine.layout import Layout, lay_out
 from rooflinellm.engine.memory import LARGEST_DISK, usable_of_device
+from rooflinellm.engine.parallel import ALONE, Parallel, collectives
 from rooflinellm.engine.paths import other_engines
 from rooflinellm.engine.placement import Offload, Place, Placement, place
 from rooflinellm.engine.plan import Plan
@@ -60,6 +61,7 @@ def compile_plan(
     expanded: bool = False,
     build: str | None = None,
     offload: Offload | None = None,
+    parallel: Parallel = ALONE,
 ) -> Plan:
     """Turn everything declarative into coefficients.
 
@@ -83,6 +85,8 @@ def compile_plan(
         Date of the engine's build, as ``2024-05``; None is a current one.
     offload : Offload, optional
         What stays on the host; None is nothing.
+    parallel : Parallel
+        How the devices share the work.
 
     Returns
     -------
@@ -113,9 +117,9 @@ def compile_plan(
     builder = StageBuilder(
         system, engine, profiles, cache, build, model.hidden, expanded or engine.kv.latent == "expanded",
         1 if resident_weight_bytes is None else resident_weight_bytes / layout.resident_bytes, layout,
-        offload.cache_on_host,
+        offload.cache_on_host, parallel,
     )  # fmt: skip
-    placement = placed(model, system, engine, offload, build)
+    placement = placed(model, system, engine, offload, build, parallel)
     stages = builder.stages(placement, backend_name, resident)
     return Plan(
         model=model,
@@ -131,11 +135,18 @@ def compile_plan(
         prefill_chunk=prefill_chunk or batch_limits(engine, system.device).prefill_chunk,
         build=build,
         offload=offload,
+        parallel=parallel,
+        collectives=collectives(model, parallel, engine.activation_bytes, builder.collective_link()),
     )
 
 
 def placed(
-    model: ModelSpec, system: SystemSpec, engine: EngineSpec, offload: Offload, build: str | None = None
+    model: ModelSpec,
+    system: SystemSpec,
+    engine: EngineSpec,
+    offload: Offload,
+    build: str | None = None,
+    parallel: Parallel = ALONE,
 ) -> Placement:
     """Divide a model over a system by an engine's rule.
 
@@ -173,7 +184,7 @@ def placed(
     on_host = rules is not None and rules.embedding_on_host and system.host is not None
     return place(
         len(model.layers),
-        places(system, engine),
+        places(system, engine, parallel),
         offload,
         embedding_on_host=on_host,
         computes_on_host=rules is None or rules.mode == "layers",
@@ -186,12 +197,16 @@ def _before(build: str | None, month: str | None) -> bool:
     return build is not None and month is not None and build[: len(month)] < month
 
 
-def places(system: SystemSpec, engine: EngineSpec) -> tuple[Place, ...]:
-    """Where a system can hold weights and cache: its devices, the host where the engine uses it, and a drive."""
+def places(system: SystemSpec, engine: EngineSpec, parallel: Parallel = ALONE) -> tuple[Place, ...]:
+    """Where a system can hold weights and cache: its devices, the host where the engine uses it, and a drive.
+
+    Devices that work on every layer together are one place; copies of the whole model are alike: one stands for all.
+    """
+    alike = parallel.team * parallel.replicas
     found = [
         Place("device", index, usable_of_device(group.device, engine))
         for index, group in enumerate(system.groups)
-        for _ in range(group.count)
+        for _ in range(group.count // alike)
     ]
     has_host = system.host is not None or system.device.memory.unified
     if engine.offload is not None and has_host and system.device.kind != "cpu":

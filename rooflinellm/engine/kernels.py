@@ -7,6 +7,7 @@ from collections import Counter
 
 from rooflinellm.efficiency.rates import FEW, MANY, Rates
 from rooflinellm.engine.layout import OperatorRow
+from rooflinellm.engine.parallel import ALONE, Parallel
 from rooflinellm.engine.paths import Paths, attention_paths, other_engines, runs_on, weight_paths
 from rooflinellm.engine.plan import Kernel, PathRate
 from rooflinellm.errors import InvalidRequest
@@ -66,11 +67,12 @@ class KernelBuilder:
         expanded: bool,
         build: str | None,
         seen: Counter[str],
+        parallel: Parallel = ALONE,
     ) -> None:
         self.engine, self.name, self.backend, self.device = engine, name, backend, device
         self.rate, self.cache, self.scale = rate, cache, scale
         self.hidden, self.expanded, self.build = hidden, expanded, build
-        self.seen = seen
+        self.seen, self.parallel = seen, parallel
         self.paths: dict[str, Paths] = {}
 
     def name_of(self, row: OperatorRow) -> str:
@@ -89,8 +91,11 @@ class KernelBuilder:
         rates = () if paths is None else self._path_rates(paths, row)
         mixing, moe = operator.mixing, operator.moe
         weight_bytes: float = row.weight_bytes if moe is None else row.expert_bytes
+        weight_copies, cache_copies = self.parallel.weight_copies(row), self.parallel.cache_copies(row)
+        weight_bytes = weight_bytes if weight_copies == 1 else weight_bytes * weight_copies
         recurrence = 0 if operator.recurrent is None else recurrent.flops_per_token(operator.recurrent, self.hidden)
         cached = 0 if mixing is None else count * self.cache.token_bytes(mixing.cache, expanded=self.expanded)
+        cached = cached if cache_copies == 1 else round(cached * cache_copies)
         return Kernel(
             name=self.name_of(row),
             kind=operator.kind,

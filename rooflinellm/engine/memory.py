@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm._numeric import anywhere, ceil_div, every, minimum, round_up, where
@@ -100,11 +101,12 @@ def held(plan: Plan, stage: Stage, share: DeviceShare, sequences: Any, limit: An
         cache.bytes_per_token * cells(plan, cache.span, sequences, limit, allocation) for cache in share.caches
     )
     works = stage.tier == "device" or (stage.tier == "host" and stage.kernels)
+    own = workspace_bytes(plan, sequences, limit, allocation.chunk, stage) if works else 0
     return Held(
         weights=share.weight_bytes,
         kv=kv,
         state=share.state_bytes * sequences * allocation.state_copies,
-        workspace=workspace_bytes(plan, sequences, limit, allocation.chunk, stage) if works else 0,
+        workspace=own * stage.team + share.copied_bytes,
         drafts=draft_bytes(plan, sequences, limit, allocation) if share is plan.main.shares[0] else 0,
     )
 
@@ -124,7 +126,8 @@ def draft_bytes(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) 
 def usable_bytes(plan: Plan, stage: Stage) -> int | None:
     """What programs get of the memory of one device, of the host or of a drive; None where it is not known. [byte]"""
     if stage.tier == "device":
-        return usable_of_device(stage.device, plan.engine)
+        usable = usable_of_device(stage.device, plan.engine)
+        return None if usable is None else usable * stage.team
     if stage.tier == "disk":
         return None if plan.system.disk is None else plan.system.disk.capacity_bytes or LARGEST_DISK
     if plan.system.device.memory.unified:
@@ -162,7 +165,7 @@ def _fit(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
                 unknown = True
     device = plan.system.device
     if device.memory.unified and device.memory_bytes is not None:
-        fits = fits & (shared <= device.memory_bytes * plan.device_count)
+        fits = fits & (shared <= device.memory_bytes * plan.system.device_count)
     return None if unknown and every(fits) else fits
 
 
@@ -207,21 +210,24 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
             kinds[cache.kind] += cache.bytes_per_token * cells(plan, cache.span, sequences, limit, allocation)
             tokens = occupied if cache.span is None else minimum(occupied, cache.span)
             filled = filled + cache.bytes_per_token * sequences * tokens
-    names = [name for stage in plan.stages for name in stage.names]
-    placement = tuple(
-        _placed_part(name, stage, share, held(plan, stage, share, sequences, limit, allocation), plan)
-        for name, (stage, share) in zip(names, shares, strict=True)
-    )
+    replicas = plan.parallel.replicas
+    placement = tuple(_placed_parts(plan, sequences, limit, allocation)) * replicas
+    if replicas > 1:
+        alike = len(placement) // replicas
+        placement = tuple(replace(part, device=f"{part.device}, copy {n // alike}") for n, part in enumerate(placement))
+        kinds = {kind: size * replicas for kind, size in kinds.items()}
+        filled, state = filled * replicas, state * replicas
+    weights = plan.resident_weight_bytes * replicas
     kv_bytes: Any = sum(kinds.values())
-    drafts = draft_bytes(plan, sequences, limit, allocation)
+    drafts = draft_bytes(plan, sequences, limit, allocation) * replicas
     total: Any = sum(part.bytes for part in placement)
     return MemoryPlan(
-        resident_weight_bytes=plan.resident_weight_bytes,
+        resident_weight_bytes=weights,
         kv_allocated_bytes=kv_bytes,
         kv_occupied_bytes=filled,
         kv_by_kind=kinds,
         state_bytes=state,
-        workspace_bytes=total - kv_bytes - state - plan.resident_weight_bytes - drafts,
+        workspace_bytes=total - kv_bytes - state - weights - drafts,
         draft_bytes=drafts,
         total_bytes=total,
         usable_bytes=_total_usable(plan),
@@ -232,18 +238,30 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
     )
 
 
-def _placed_part(name: str, stage: Stage, share: DeviceShare, parts: Held, plan: Plan) -> PlacedPart:
-    return PlacedPart(
-        device=name,
-        tier=stage.tier,
-        layers=share.layers,
-        weight_bytes=parts.weights,
-        kv_bytes=parts.kv,
-        state_bytes=parts.state,
-        workspace_bytes=parts.workspace,
-        bytes=parts.total,
-        usable_bytes=usable_bytes(plan, stage),
-    )
+def _placed_parts(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Iterator[PlacedPart]:
+    """What each device holds; those of a team equal parts of what the team does."""
+    for stage in plan.stages:
+        usable = usable_bytes(plan, stage)
+        names = iter(stage.names)
+        for share in stage.shares:
+            parts = held(plan, stage, share, sequences, limit, allocation)
+            for number in range(stage.team):
+                yield PlacedPart(
+                    device=next(names),
+                    tier=stage.tier,
+                    layers=share.layers,
+                    weight_bytes=_part(parts.weights, number, stage.team),
+                    kv_bytes=_part(parts.kv, number, stage.team),
+                    state_bytes=_part(parts.state, number, stage.team),
+                    workspace_bytes=_part(parts.workspace, number, stage.team),
+                    bytes=_part(parts.total, number, stage.team),
+                    usable_bytes=None if usable is None else usable // stage.team,
+                )
+
+
+def _part(count: Any, number: int, parts: int) -> Any:
+    """One of equal parts, so that all of them add up to the count. [byte]"""
+    return count * (number + 1) // parts - count * number // parts
 
 
 def _total_usable(plan: Plan) -> int | None:
@@ -255,7 +273,7 @@ def _total_usable(plan: Plan) -> int | None:
             if usable is None:
                 return None
             if stage.tier == "device" or not plan.system.device.memory.unified:
-                total += usable * len(stage.shares)
+                total += usable * len(stage.shares) * plan.parallel.replicas
     return total
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from rooflinellm._numeric import divide, largest, maximum, minimum, most, where
 from rooflinellm.efficiency.rates import FEW_TOKENS
 from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work, expect, ideal_memory_s, moved_bytes, work
+from rooflinellm.engine.parallel import collectives_s, least_collectives_s
 from rooflinellm.engine.plan import Crossing, Kernel, Plan, Spill, Stage, Stream
 from rooflinellm.roofline import Overlap
 
@@ -123,13 +124,15 @@ def phase_time(
     read: Any = sum(item.read_bytes for stage in stages for item in stage.works)
     compute: Any = sum(stage.compute_s for stage in stages)
     memory: Any = sum(stage.memory_s for stage in stages)
-    link: Any = most(stage.link_s for stage in stages)
+    told = least_collectives_s(plan.collectives, ideal_passes.packed)
+    link: Any = maximum(most(stage.link_s for stage in stages), told)
     serial: Any = sum(maximum(stage.compute_s, stage.memory_s) for stage in stages)
     ideal = maximum(where(in_turn, serial, _together(stages)), link)
     total: Any = sum(stage.expected_s for stage in stages)
     slowest = most(stage.expected_s / stage.stage.machine.devices for stage in stages)
     scale = divide(total, (total + (in_flight - 1) * slowest) / in_flight, empty=1.0)
     crossing = sum_crossings(plan.crossings, expected_passes.packed)
+    crossing = crossing + collectives_s(plan.collectives, expected_passes.packed)
     # Sustained rates are never above printed ones, so this only mends the last bit of a floating-point sum.
     expected = maximum(total / scale + crossing, ideal)
     return PhaseTime(

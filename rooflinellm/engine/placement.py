@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -210,7 +210,11 @@ def _by_memory(devices: Sequence[Place]) -> tuple[float, ...]:
 
 
 def shares(
-    layout: Layout, held: Sequence[tuple[OperatorRow, Kernel]], placement: Placement, resident_weight_bytes: int
+    layout: Layout,
+    held: Sequence[tuple[OperatorRow, Kernel]],
+    placement: Placement,
+    resident_weight_bytes: int,
+    copies: Callable[[OperatorRow], float],
 ) -> tuple[DeviceShare, ...]:
     """Add up what each place holds.
 
@@ -224,6 +228,8 @@ def shares(
         Where they lie.
     resident_weight_bytes : int
         Weights as they are on disk; the layout's bytes are scaled to it. [byte]
+    copies : callable
+        How often the devices of a place hold an operator's weights between them. [-]
 
     Returns
     -------
@@ -232,9 +238,13 @@ def shares(
     """
     scale = resident_weight_bytes / layout.resident_bytes
     weights = [0] * len(placement.places)
+    copied = [0.0] * len(placement.places)
     for row in layout.rows:
+        more = copies(row) - 1
         for size, index in zip(row.bytes_by_layer, placement.holds(row), strict=True):
             weights[index] += size
+            if placement.places[index].tier == "device":
+                copied[index] += size * more
     weights = [round(size * scale) for size in weights]
     weights[placement.layers[-1]] += resident_weight_bytes - sum(weights)  # what no pass reads, and what rounding left
     found = []
@@ -253,6 +263,7 @@ def shares(
                 weight_bytes=weights[index],
                 caches=tuple(Cache(kind, most, size) for (kind, most), size in caches.items()),
                 state_bytes=state,
+                copied_bytes=round(copied[index] * scale),
             )
         )
     return tuple(found)

@@ -155,12 +155,15 @@ class DeviceShare:
         What its layers cache.
     state_bytes : int
         Recurrent state of one sequence in its layers. [byte]
+    copied_bytes : int
+        Weights that devices of a team hold more than once between them. [byte]
     """
 
     layers: int
     weight_bytes: int
     caches: tuple[Cache, ...]
     state_bytes: int
+    copied_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,31 @@ class Crossing:
 
     count: int
     bytes_per_token: int
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """What the devices of a team tell one another.
+
+    Attributes
+    ----------
+    kind : str
+        ``sum`` of what each has, or ``exchange`` of tokens.
+    count : int
+        How often in a pass. [-]
+    bytes_per_token : int
+        [byte/token]
+    ranks : int
+        Devices that take part. [-]
+    link : Link
+        The way they take.
+    """
+
+    kind: Literal["sum", "exchange"]
+    count: int
+    bytes_per_token: int
+    ranks: int
     link: Link
 
 
@@ -280,6 +308,8 @@ class Stage:
         What each of the devices holds.
     stream : Stream or None
         Whether weights are copied elsewhere.
+    team : int
+        Devices behind each share, which work on every layer together. [-]
     bounded : bool
         Whether its compute rates are a bound; those of a typical processor are none.
     paging : Link or None
@@ -297,6 +327,7 @@ class Stage:
     shares: tuple[DeviceShare, ...]
     stream: Stream | None = None
     bounded: bool = True
+    team: int = 1
     paging: Link | None = None
     spill: Spill | None = None
 
@@ -305,7 +336,7 @@ class Stage:
         """What its devices are called in tables."""
         if self.tier != "device":
             return (self.tier,)
-        count = len(self.shares)
+        count = len(self.shares) * self.team
         return tuple(self.device.id if count == 1 else f"{self.device.id} #{number}" for number in range(count))
 
 
@@ -353,6 +384,8 @@ class Plan:
     build: str | None = None
     offload: Any = None
     drafter: Drafter | None = None
+    parallel: Any = None  # engine.parallel.Parallel
+    collectives: tuple[Collective, ...] = ()
 
     @property
     def main(self) -> Stage:
@@ -386,7 +419,7 @@ class Plan:
 
     @property
     def device_count(self) -> int:
-        """Devices that compute, without the host. [-]"""
+        """Devices that compute one after the other, without the host; a team of devices is one. [-]"""
         return sum(stage.machine.devices for stage in self.stages if stage.tier == "device")
 
     @property

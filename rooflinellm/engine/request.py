@@ -126,7 +126,10 @@ def prefill_time(plan: Plan, request: Request) -> PhaseTime:
 def decode_time(plan: Plan, request: Request, steps: Any) -> PhaseTime:
     """Decode steps; the layers of one sequence run one device after the other, more sequences may be pipelined."""
     passes = request.decode_passes(steps)
-    return phase_time(plan, passes, passes, request.skew, request.overlap, in_turn=in_turn(plan, request.sequences))
+    expected, groups = passes, plan.parallel.pipeline
+    if groups > 1:  # as many parts of the batch as there are groups of layers are under way at the same time
+        expected = replace(request, sequences=ceil_div(request.sequences, groups)).decode_passes(steps)
+    return phase_time(plan, passes, expected, request.skew, request.overlap, in_turn=in_turn(plan, request.sequences))
 
 
 def in_turn(plan: Plan, tokens: Any) -> Any:
@@ -211,9 +214,10 @@ def _rows(plan: Plan, time: PhaseTime) -> Iterator[OperatorCost]:
         for stage in part.stages:
             for kernel, item, expectation in zip(stage.stage.kernels, stage.works, stage.expectations, strict=True):
                 yield _operator_cost(stage, kernel, item, expectation, part, prefix, time)
-    if plan.crossings:
-        count = sum(crossing.count for crossing in plan.crossings)
-        yield _beside("copies between places", count, time.crossing_s, "link", time)
+    count = sum(crossing.count for crossing in plan.crossings) + sum(each.count for each in plan.collectives)
+    if count:
+        name = "exchange between devices" if plan.collectives else "copies between places"
+        yield _beside(name, count, time.crossing_s, "link", time)
     if time.parts:
         yield _beside("choosing drafted tokens", 1, time.sampling_s, "overhead", time)
 

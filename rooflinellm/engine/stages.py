@@ -11,6 +11,7 @@ from rooflinellm import units
 from rooflinellm.efficiency.rates import rates, way
 from rooflinellm.engine.kernels import KernelBuilder, choose_backend
 from rooflinellm.engine.layout import Layout, OperatorRow
+from rooflinellm.engine.parallel import ALONE, Parallel
 from rooflinellm.engine.placement import CACHED, Placement, shares
 from rooflinellm.engine.plan import Crossing, Link, Machine, Stage, Stream, Tier
 from rooflinellm.operators.cache import CacheTypes
@@ -19,6 +20,14 @@ from rooflinellm.specs.hardware import HardwareSpec, Network, SystemSpec
 from rooflinellm.specs.host import host_processor, is_typical
 from rooflinellm.specs.profile import ProfileSpec, WayName
 
+COLLECTIVE_WAYS: dict[str, WayName] = {
+    "nvlink": "collectives over nvlink",
+    "xgmi": "collectives over xgmi",
+    "ici": "collectives over nvlink",
+    "xelink": "collectives over xgmi",
+    "pcie": "collectives over pcie",
+}
+"""Ways of collectives, by kind of link."""
 HOST_LINKS = ("pcie", "nvlink-c2c")
 """Links that lead to the host."""
 
@@ -44,10 +53,11 @@ class StageBuilder:
         scale: float,
         layout: Layout,
         pinned: bool,
+        parallel: Parallel = ALONE,
     ) -> None:
         self.system, self.engine, self.profiles, self.cache = system, engine, profiles, cache
         self.build, self.hidden, self.expanded, self.scale = build, hidden, expanded, scale
-        self.layout, self.pinned = layout, pinned
+        self.layout, self.pinned, self.parallel = layout, pinned, parallel
         self.seen = Counter(row.operator.name for row in layout.rows)
 
     def stages(self, placement: Placement, backend_name: str, resident: int) -> tuple[Stage, ...]:
@@ -68,14 +78,14 @@ class StageBuilder:
                 assert host is not None  # `placed` has seen to it
                 device, name = host, choose_backend(self.engine, host, None)
             made.append((each.tier, device, name, rows, [index]))
-        built = [(part, self._kernels(part[1], part[2]), part[3]) for part in made]
+        built = [(part, self._kernels(self._team(part[0], part[1]), part[2]), part[3]) for part in made]
         kernels = [[make.kernel(row) for row in rows] for _, make, rows in built]
         held = [
             (row, kernel)
             for (_, _, rows), found in zip(built, kernels, strict=True)
             for row, kernel in zip(rows, found, strict=True)
         ]
-        share = shares(self.layout, held, placement, resident)
+        share = shares(self.layout, held, placement, resident, self.parallel.weight_copies)
         copies = built[0][1]
         return tuple(
             Stage(
@@ -84,11 +94,12 @@ class StageBuilder:
                 backend_name=name,
                 kernels=tuple(found),
                 machine=Machine(
-                    bandwidth=device.memory_bandwidth_bytes_per_s,
-                    cache_bytes=0 if tier == "disk" else device.cache_bytes,  # it is the host's, which counts it
-                    cache_bandwidth=device.cache_bandwidth_bytes_per_s,
+                    bandwidth=make.device.memory_bandwidth_bytes_per_s,
+                    cache_bytes=0 if tier == "disk" else make.device.cache_bytes,  # it is the host's, which counts it
+                    cache_bandwidth=make.device.cache_bandwidth_bytes_per_s,
                     devices=len(here),
                 ),
+                team=self.parallel.team if tier == "device" else 1,
                 rates=make.rate,
                 shares=tuple(share[index] for index in here),
                 stream=self._stream(tier, rows, copies, make),
@@ -103,12 +114,16 @@ class StageBuilder:
     def _computes_on_host(self) -> bool:
         return self.engine.offload is not None and self.engine.offload.mode == "layers"
 
+    def _team(self, tier: Tier, device: HardwareSpec) -> HardwareSpec:
+        """The devices that work on a layer together, as one."""
+        return device.as_one(self.parallel.team) if tier == "device" else device
+
     def _kernels(self, device: HardwareSpec, backend_name: str) -> KernelBuilder:
         name, backend = f"{self.engine.id}:{backend_name}", self.engine.backends[backend_name]
         rate = rates(self.profiles, device, profiled_as(self.engine, self.profiles), backend_name, self.build)
         return KernelBuilder(
             self.engine, name, backend, device, rate, self.cache, self.scale, self.hidden, self.expanded, self.build,
-            self.seen,
+            self.seen, self.parallel,
         )  # fmt: skip
 
     def _stream(
@@ -152,6 +167,17 @@ class StageBuilder:
                 counts[self._host_link("devices" if tiers == {"device"} else "host", self.system.device)] += 1
         size = self.hidden * self.engine.activation_bytes
         return tuple(Crossing(count, size, link) for link, count in counts.items())
+
+    def collective_link(self) -> Link:
+        """The fastest way between the devices of a team."""
+        links = [link for link in self.system.device.links if link.kind in COLLECTIVE_WAYS]
+        able = [link for link in links if link.domain >= self.parallel.team] or links
+        if self.system.network is not None:
+            return self._network_link(self.system.network)
+        if not able:
+            return self._link("collectives over pcie", 0)
+        best = max(able, key=lambda link: link.gb_s_per_direction.value)
+        return self._link(COLLECTIVE_WAYS[best.kind], best.gb_s_per_direction.value * units.GB)
 
     def _network_link(self, network: Network) -> Link:
         """The way between computers: the network's own, on top of what any border between devices costs."""

@@ -72,6 +72,7 @@ class Evaluator:
             resolved.build,
             resolved.offload,
             resolved.drafts is None,
+            resolved.parallel,
             system.name,
             system.network and system.network.name,
         )
@@ -86,6 +87,7 @@ class Evaluator:
                 kv=kv,
                 prefill_chunk=chunk,
                 build=resolved.build,
+                parallel=resolved.parallel,
             )
             plan = compile_for(resolved.model, fmt=resolved.fmt, resident_weight_bytes=size, offload=resolved.offload)
             if resolved.drafts is not None:
@@ -234,7 +236,7 @@ class Evaluator:
         decode, prefill = decode_time(plan, request, steps), prefill_time(plan, request)
         expected = counted * expected_batch / (decode.expected_s + prefill.expected_s)
         ideal_decode, ideal_prefill = decode_time(bound_plan, widest, steps), prefill_time(bound_plan, widest)
-        busy_s = max(ideal_decode.compute_s + ideal_prefill.compute_s, ideal_decode.memory_s)
+        busy_s = max(ideal_decode.compute_s + ideal_prefill.compute_s, ideal_decode.memory_s) / plan.device_count
         ideal = max(counted * ideal_batch / busy_s, expected)
         factor = max(decode_interval(plan, decode, request.sequences), prefill_interval(plan, prefill))
         return Predicted(

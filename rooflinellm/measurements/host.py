@@ -137,7 +137,7 @@ def host_of(row: Row, names: Names) -> Host:
     processor = _processor(behind, names)
     if processor is None and row.kind == "server":
         raise SkipRow(f"no entry for processor '{behind[:60]}'" if behind else "the row does not name the host")
-    processor = processor and processor.with_sockets(sockets)
+    processor = processor and processor.as_one(sockets)
     modules = _MODULES.search(said)
     if modules is not None:
         channels = _CHANNELS.search(said)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm import units
+from rooflinellm.engine.parallel import ALONE, Parallel
 from rooflinellm.engine.placement import Offload
 from rooflinellm.errors import RooflineError
 from rooflinellm.measurements.cpu import rented_cpu, threads_per_core
@@ -69,6 +70,8 @@ class Resolved:
         What stays on the host.
     drafts : Drafts or None
         What is drafted, by the model's own module.
+    parallel : Parallel
+        How the devices share the work.
     """
 
     model: ModelSpec
@@ -83,6 +86,7 @@ class Resolved:
     bounded: bool = True
     offload: Offload | None = None
     drafts: Drafts | None = None
+    parallel: Parallel = ALONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +152,13 @@ def _resolve(row: Row, names: Names) -> Resolved:
     model = with_active_experts(model, (row.extra or {}).get("active_experts"))
     backend = _backend(row, engine)
     system, bounded = _system(row, names, backend)
-    if system.count > 1 and engine.several_devices != "layer_split":
-        raise SkipRow("tensor parallelism is not modelled yet")
+    parallel = _parallel(row)
+    if parallel != ALONE:
+        count = parallel.devices
+        system = system.model_copy(update={"count": count, "name": f"{count}x {system.device.id}"})
+        parallel.checked(model, count)
+    elif system.count > 1 and engine.several_devices != "layer_split":
+        raise SkipRow("the row does not say how the model is spread over several devices")
     offload = offload_of(row, model, _on_cpu(row, backend))
     if offload is not None and not system.device.memory.unified:
         host = host_of(row, names)
@@ -183,26 +192,45 @@ def _resolve(row: Row, names: Names) -> Resolved:
         bounded=bounded and workload.bounded,
         offload=offload,
         drafts=drafts,
+        parallel=parallel,
     )
 
 
 def _not_modelled(row: Row) -> Iterator[tuple[bool, str]]:
     """What this library does not model yet, each with the words it is counted under."""
-    kind, note, extra = row.test_kind or "", row.note or "", row.extra or {}
+    kind, extra = row.test_kind or "", row.extra or {}
     yield kind.endswith("_disagg"), "disaggregated prefill and decode is not modelled yet"
     yield kind == "energy", "energy is not a speed"
     beside = kind != "offload_decode" and "offload" in extra
     yield beside, "prefill of a server with parts on its host is not modelled yet"
     yield "gpu_expert_ratio" in extra, "a part of the experts of each layer on the host is not modelled yet"
-    yield str(extra.get("split_mode", "layer")) in ("row", "tensor"), "splitting rows over devices is not modelled yet"
-    for name, way in (("tp", "tensor"), ("pp", "pipeline"), ("ep", "expert"), ("dp", "data")):
-        yield (getattr(row, name) or 0) > 1, f"{way} parallelism is not modelled yet"
-    yield _TENSOR_PARALLEL.search(note) is not None, "tensor parallelism is not modelled yet"
     several = row.kind == "server" and (row.device_count or 1) > 1
     yield several and not row.tp, "the row does not say how the model is spread over several devices"
 
 
-_TENSOR_PARALLEL = re.compile(r"\btp=(?!1\b)[0-9]+")
+_TENSOR_PARALLEL = re.compile(r"\btp=(?P<degree>[0-9]+)")
+
+
+def _parallel(row: Row) -> Parallel:
+    """How the devices of a row share the work; those that no degree accounts for are copies of the experts' owners."""
+    extra, devices = row.extra or {}, whole("device_count", row.device_count or 1)
+    degrees = {name: whole(name, getattr(row, name) or 1) for name in ("tp", "pp", "ep", "dp")}
+    noted = _TENSOR_PARALLEL.search(row.note or "")
+    if noted is not None and degrees["tp"] == 1:
+        degrees["tp"] = max(int(noted["degree"]), 1)
+    if str(extra.get("split_mode", "layer")) in ("row", "tensor"):
+        degrees["tp"] = devices
+    parallel = Parallel(degrees["tp"], degrees["pp"], degrees["ep"], degrees["dp"])
+    left = devices // parallel.devices
+    if parallel.expert > 1 and left > 1 and parallel.data == 1:
+        parallel = replace(parallel, data=left)
+    if parallel == ALONE:
+        return parallel
+    if parallel.devices != devices and devices > 1:
+        raise SkipRow("the row does not say how the model is spread over several devices")
+    if parallel.replicas > 1:
+        raise SkipRow("copies of a model, each with requests of its own, are not modelled yet")
+    return parallel
 
 
 def _check_parameters(row: Row, model: ModelSpec) -> None:

@@ -78,6 +78,8 @@ class Operator:
         The mixer whose state is read and written.
     moe : MixtureOfExperts, optional
         Shape of the mixture, where there is one.
+    kv_share : tuple of int and float, optional
+        KV heads of a projection to queries, keys and values, and the share of keys and values in its rows. [-]
     """
 
     name: str
@@ -88,6 +90,7 @@ class Operator:
     mixing: Mixing | None = None
     recurrent: Recurrent | None = None
     moe: MixtureOfExperts | None = None
+    kv_share: tuple[int, float] | None = None
 
     @property
     def active_params(self) -> int:
@@ -166,7 +169,14 @@ def _attention(mixer: Attention, hidden: int) -> tuple[Operator, ...]:
         owned=mixer.kv == "own",
     )
     return (
-        Operator("QKV projection", "linear", projections, hidden, queries + cached),
+        Operator(
+            "QKV projection",
+            "linear",
+            projections,
+            hidden,
+            queries + cached,
+            kv_share=(mixer.kv_heads, cached / (queries + cached)),
+        ),
         *(_indexer(mixer.indexer, indexing) if mixer.indexer is not None and indexing else ()),
         *_resident("unused projections", unused),
         Operator("attention", "attention", (), queries, mixed + cached, mixing=mixing),

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["compare", "describe", "memory", "offload", "pareto", "roofline", "save", "sweep", "validation"]
+__all__ = [
+    "compare",
+    "describe",
+    "memory",
+    "offload",
+    "pareto",
+    "roofline",
+    "save",
+    "sweep",
+    "timeline",
+    "validation",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,6 +39,8 @@ def __getattr__(name: str) -> Any:
         from rooflinellm.plotting.pareto_chart import pareto as found
     elif name == "compare":
         from rooflinellm.plotting.compare_chart import compare as found
+    elif name == "timeline":
+        from rooflinellm.plotting.timeline_chart import timeline as found
     elif name == "validation":
         from rooflinellm.plotting.validation_chart import validation as found
     else:

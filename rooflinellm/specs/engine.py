@@ -140,9 +140,9 @@ class OffloadRules(Spec):
     mode: in ``layers`` the host's processor computes its layers, in ``stream`` weights are copied to the device pass by
     pass. With ``layers``, passes of `copies_from_tokens` tokens and more are copied all the same, those of mixtures
     from so many tokens of an expert on where `counts_tokens_of_experts`; null never copies. `overlapped`: copying and
-    computing go on at the same time. `embedding_on_host`: what is looked up is never on a device (where the system
-    names no host, it counts there all the same). `head_last_until`: builds before this month moved the head to the
-    devices after all layers, later ones before them.
+    computing go on at the same time. `embedding_on_host`: what is looked up is never on a
+    device (where the system names no host, it counts there all the same). `head_last_until`: builds before this month
+    moved the head to the devices after all layers, later ones before them.
     """
 
     mode: Literal["layers", "stream"]

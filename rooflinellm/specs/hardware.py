@@ -327,10 +327,11 @@ class HardwareSpec(Entry):
             peak_list=tuple(peak.model_copy(update={"tflops": peak.tflops * share}) for peak in self.peak_list),
         )
 
-    def with_sockets(self, count: int) -> HardwareSpec:
-        """So many of a processor on one board, as one: memory, caches, cores and arithmetic of all of them.
+    def as_one(self, count: int) -> HardwareSpec:
+        """So many of a device as one: memory, caches, cores and arithmetic of all of them.
 
-        What it costs one socket to read the other's memory is not in the figures.
+        What they have to tell one another, or what it costs one socket to read the other's memory, is not in the
+        figures.
         """
         if count == 1:
             return self
@@ -338,6 +339,8 @@ class HardwareSpec(Entry):
         rates = {"bandwidth_gb_s": _times(memory.bandwidth_gb_s, count), "bus_bits": (memory.bus_bits or 0) * count}
         if memory.capacity_gib is not None:
             rates["capacity_gib"] = _times(memory.capacity_gib, count)
+        if memory.usable_gib is not None:
+            rates["usable_gib"] = _times(memory.usable_gib, count)
         if cache is not None:
             rate = cache.bandwidth_gb_s and _times(cache.bandwidth_gb_s, count)
             level = {"last_level_mib": _times(cache.last_level_mib, count), "bandwidth_gb_s": rate}

@@ -427,11 +427,11 @@ def _assemble(
     number, device = devices[computing[0]]
     name = " + ".join(_counted(*devices[label]) for label in computing)
     if device.kind == "cpu" and Network not in beside:
-        number, device = 1, device.with_sockets(number)  # of one board, and one machine to what runs on it
+        number, device = 1, device.as_one(number)  # of one board, and one machine to what runs on it
     host, host_cpu = memory, None
     if host_label is not None:
         sockets, processor = devices[host_label]
-        host_cpu = processor.with_sockets(sockets)
+        host_cpu = processor.as_one(sockets)
         name += f" + {_counted(sockets, processor)}"
         host = memory or memory_of(host_cpu, sockets)
     if memory is not None:

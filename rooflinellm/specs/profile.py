@@ -102,9 +102,19 @@ class Way(Spec):
     source: str
 
 
-WayName = Literal["devices", "host", "weights", "paging", "network", "disk"]
-"""Activations between devices, and between a device and its host; weights that are copied to a device; system memory
-that a device reads in place; layers in several computers; drives."""
+WayName = Literal[
+    "devices",
+    "host",
+    "weights",
+    "network",
+    "disk",
+    "paging",
+    "collectives over nvlink",
+    "collectives over xgmi",
+    "collectives over pcie",
+]
+"""What copies go between: devices, a device and its host; weights that are copied to a device; layers in several
+computers; drives; what a driver pages; and what devices that share a layer tell one another, by their link."""
 
 
 class ProfileSpec(Entry):

@@ -21,6 +21,7 @@ from rooflinellm.cli.terminal import say
 @click.argument("turns")
 @workload_options(
     *("weights", "kv", "engine", "batch", "context_tokens", "context_limit", "prefill_chunk"),
+    *("tensor_parallel", "pipeline_parallel", "expert_parallel", "data_parallel"),
     *("gpu_layers", "cpu_moe_layers", "draft", "draft_tokens", "acceptance", "queue_s"),
 )
 @output_options
