@@ -132,7 +132,7 @@ def test_chunks_bound_the_gap_and_delay_the_prompt() -> None:
     request = {"weights": "bf16", "engine": "vllm", "budgets": (8192, 2048, 512)}
     found = rl.chunked_prefill("llama-3.1-8b", "h100-sxm", prompt_tokens=32_768, contexts=[4096] * 32, **request)
     whole, *rows = found.rows
-    assert whole.longest_gap_s.expected > 90 * found.decode_s.expected
+    assert whole.longest_gap_s.expected > 50 * found.decode_s.expected
     gaps = [row.longest_gap_s.expected for row in found.rows]
     assert gaps == sorted(gaps, reverse=True)
     assert rows[-1].longest_gap_s.expected < 4 * found.decode_s.expected
