@@ -36,6 +36,8 @@ _PUBLIC = {
     "prefix_cache": "rooflinellm.api.prefix",
     "probe": "rooflinellm.api.probe",
     "questions": "rooflinellm.api.questions",
+    "recommend": "rooflinellm.api.recommend",
+    "sensitivity": "rooflinellm.api.sensitivity",
     "simulate_load": "rooflinellm.api.simulate_load",
     "sweep": "rooflinellm.api.sweep",
     "validate": "rooflinellm.api.validate",

@@ -116,7 +116,7 @@ def _alone_ttft_s(prompt: int) -> float:
 @pytest.mark.parametrize("clients", [8, 32])
 def test_a_closed_loop_settles_at_the_fixed_point(clients: int) -> None:
     # X = C / (TTFT + (N - 1) TPOT(B) + think) and B = X (N - 1) TPOT(B): short prompts, so that they hardly disturb
-    prompt, output, think = 64, 512, 1.0
+    prompt, output, think = 8, 512, 1.0
     batch, rate = float(clients), 0.0
     for _ in range(100):
         token = _next_token_s(max(round(batch), 1), prompt + output // 2)
@@ -495,7 +495,7 @@ ASKED: dict[str, Any] = {"rate": 1, "requests": 2, "prompt_tokens": 10, "output_
         ({"context_limit": 11}, "context_limit: context, prompt and output of a request occupy 12"),
         ({"prompt_tokens": 2**22, "context_tokens": 2**22}, "at most 4,194,304"),
         ({"batch": 2}, r"batch: not available under load; leave it at 1 \(give concurrency\)"),
-        ({"tensor_parallel": 2}, "tensor_parallel: not available under load"),
+        ({"tensor_parallel": 2}, "tensor_parallel: tensor 2 x pipeline 1"),
         ({"draft_tokens": 3}, "draft_tokens: not available under load"),
         ({"overrides": {"hardware.memory.bandwidth_gb_s": [1, 2]}}, "overrides: one value for each path"),
         ({"overrides": 3}, "overrides: give a mapping"),

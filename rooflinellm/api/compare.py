@@ -51,10 +51,7 @@ class ComparedSystem:
     @property
     def power_w(self) -> float | None:
         """Rated power of all its devices, without the host; None where it is not known. [W]"""
-        rated = [(group.device.tdp_w, group.count) for group in self.system.groups]
-        if any(power is None for power, _ in rated):
-            return None
-        return sum(power * count for power, count in rated if power is not None)
+        return self.system.rated_power_w
 
     def to_dict(self) -> dict[str, Any]:
         """JSON keys as the command line prints them."""

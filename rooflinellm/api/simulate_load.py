@@ -20,6 +20,7 @@ from rooflinellm.api.workloads import MOST_TOKENS, Requests, requests_of
 from rooflinellm.engine.cache_room import CacheRoom, cache_room
 from rooflinellm.engine.load import Served, Server, Workload, serve
 from rooflinellm.engine.load_bound import least_busy_s
+from rooflinellm.engine.parallel import Parallel
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request
 from rooflinellm.engine.step_times import StepTimes
@@ -33,6 +34,7 @@ from rooflinellm.specs.model import ModelEntry
 from rooflinellm.units import MEGA, format_gib, significant
 
 MOST_SEQUENCES = 65_536
+MOST_DEVICES = 1024
 USUAL_SEQUENCES = 256
 """Requests that are served at a time by an engine which leaves that to its user. [-]"""
 MOST_CHUNK = 2**20
@@ -43,10 +45,7 @@ OVERRUN = 0.05
 SECONDS_PER_HOUR = 3600
 NOT_UNDER_LOAD: dict[str, Any] = {
     "batch": 1,
-    "tensor_parallel": 1,
     "pipeline_parallel": 1,
-    "expert_parallel": 1,
-    "data_parallel": 1,
     "draft": None,
     "draft_tokens": 0,
     "acceptance": None,
@@ -129,7 +128,8 @@ def simulate_load(
     prefill_chunk : int, optional
         Most tokens of a step, as vLLM's ``max_num_batched_tokens``; None is the engine's default. [token]
     **others
-        Further arguments of `estimate`, at their defaults.
+        ``tensor_parallel``, ``expert_parallel`` and ``data_parallel`` as in `estimate`; its further arguments at their
+        defaults.
 
     Returns
     -------
@@ -160,6 +160,7 @@ def simulate_load(
     a time of equal service s, the mean wait is rho s / (2 (1 - rho)).
     """
     options = options or Options()
+    parallel = _parallel(others)
     _check_others(others, options, overrides)
     load = requests_of(
         rate, concurrency, trace, requests, prompt_tokens, output_tokens, cached_tokens, context_tokens, seed
@@ -172,7 +173,9 @@ def simulate_load(
     }
     chunk = prefill_chunk if prefill_chunk is not None else options.ubatch
     chunk = None if chunk is None else scalar_count("prefill_chunk", chunk, MOST_CHUNK)
-    settled = settle(model, hardware, Setup(weights, kv and name_of("kv", kv), engine, chunk, options, overrides))
+    settled = settle(
+        model, hardware, Setup(weights, kv and name_of("kv", kv), engine, chunk, options, parallel, overrides)
+    )
     skew = MEASURED_SKEW if options.routing_skew is None else share("routing_skew", options.routing_skew)
     largest = Request(load.longest - 1, 1, 0, 0, 1, chunk, skew, options.overlap)
     placed = choose_placement(settled, largest, load.longest, gpu_layers, cpu_moe_layers)
@@ -215,6 +218,22 @@ def simulate_load(
     least_s = least_busy_s(plan, load.computed_tokens, load.before_tokens, load.output_tokens, sequences, skew)
     assumptions = (*slots_said, *_assumptions(plan, server), *placed.said)
     return _result(plan, load, served, server, workload, least_s, assumptions, tuple(said))
+
+
+def _parallel(others: dict[str, Any]) -> Parallel:
+    """How devices share the work; takes its arguments out of the others."""
+    degrees = {
+        name: scalar_count(f"{name}_parallel", others.pop(f"{name}_parallel", 1), MOST_DEVICES)
+        for name in ("tensor", "expert", "data")
+    }
+    parallel = Parallel(**degrees)
+    if parallel.replicas > 1:
+        raise InvalidRequest(
+            "copies of a model share no load here",
+            where="data_parallel",
+            next_step="Simulate one copy with its share of the requests.",
+        )
+    return parallel
 
 
 def _check_others(others: Mapping[str, Any], options: Options, overrides: Any) -> None:
@@ -305,7 +324,7 @@ def _server(
 
 def _assumptions(plan: Plan, server: Server) -> tuple[str, ...]:
     rates = plan.rates
-    widths = f"{plan.prefill_interval:.2g} in prefill and {float(plan.decode_interval(2)):.2g} in decode"
+    widths = f"{rates.prefill_interval:.2g} in prefill and {float(rates.decode_interval(2)):.2g} in decode"
     how = "prompts share steps with decoding" if server.chunked else "decoding waits for prompts"
     said = [
         f"steps of up to {server.step_tokens:,} tokens, {how}; caches in blocks of {server.room.block_tokens} tokens",
@@ -349,7 +368,7 @@ def _result(
     energy = None
     if device.tdp_w is not None and tokens:
         drawn = served.decode_s * rates.decode_power_fraction + served.prefill_s * rates.prefill_power_fraction
-        energy = device.tdp_w * plan.device_count * drawn / tokens
+        energy = device.tdp_w * plan.system.device_count * drawn / tokens
     cost = None if price is None or not tokens else price * seconds_all / SECONDS_PER_HOUR / tokens * MEGA
     capacity = server.room.capacity_bytes
     arrived = len(more) / seconds_all

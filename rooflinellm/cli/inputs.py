@@ -100,6 +100,22 @@ class Acceptance(_Type):
         return numbers[0] if len(numbers) == 1 else numbers
 
 
+class Price(_Type):
+    """``hardware=price`` with a number as the price; the name may hold an equals sign itself."""
+
+    name = "hardware=price"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the text."""
+        if not isinstance(value, str):
+            return value
+        name, _, text = value.rpartition("=")
+        try:
+            return name.strip() or self.fail(f"'{value[:80]}' names no hardware; write rtx-3090=700"), float(text)
+        except ValueError:
+            self.fail(f"'{value[:80]}' is no hardware=price; write it like rtx-3090=700", param, ctx)
+
+
 class Parts(_Type):
     """Parts of several devices: ``3,1``."""
 
@@ -174,6 +190,10 @@ _FLAG_OF = {keyword: option.flags[-1] for keyword, option in OPTIONS.items()} | 
     "prompt_tokens": "--prompt",
     "overrides": "--set",
     "threads": "--threads",
+    "min_tokens_per_s": "--min-tokens-per-s",
+    "max_ttft_s": "--max-ttft",
+    "max_power_w": "--max-power",
+    "min_bits_per_weight": "--min-bits",
     "seconds": "--seconds",
     "rate": "--rate",
     "concurrency": "--concurrency",
@@ -181,7 +201,6 @@ _FLAG_OF = {keyword: option.flags[-1] for keyword, option in OPTIONS.items()} | 
     "seed": "--seed",
     "trace": "--trace",
     "think_s": "--think",
-    "max_ttft_s": "--max-ttft",
     "max_tpot_s": "--max-tpot",
     "max_sequences": "--max-sequences",
     "price_per_hour": "--price-per-hour",

@@ -87,10 +87,13 @@ def answer(
     # Without a prompt the first token is the first decode step; so it is, on top of prefill, in the article's
     # convention.
     first_step = 1 if conventions.first_token == "extra_step" else where(request.prompt_tokens > 0, 0, 1)
-    first = time_prediction(decode_time(plan, request, 1), width, rates.basis)
-    ttft = prefill_s + first.scaled(first_step) + before
-    counted_twice = where(request.prompt_tokens > 0, 0, where(steps > 0, 1, 0))
-    e2e = ttft + decode_s + first.scaled(-1 * counted_twice)
+    ttft = prefill_s + before
+    e2e = ttft + decode_s
+    if anywhere(first_step > 0):
+        first = time_prediction(decode_time(plan, request, 1), width, rates.basis).scaled(first_step)
+        ttft = ttft + first
+        counted_twice = where(request.prompt_tokens > 0, 0, where(steps > 0, 1, 0))
+        e2e = e2e + first.scaled(1 - counted_twice)
 
     device = plan.system.device
     energy: Prediction | None = None

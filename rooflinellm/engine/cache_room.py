@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from rooflinellm._numeric import ceil_div
-from rooflinellm.engine.memory import Allocation, cells, place_bytes, usable_bytes
+from rooflinellm.engine.memory import Allocation, cells, usable_bytes
+from rooflinellm.engine.memory import held as held_by
 from rooflinellm.engine.plan import DeviceShare, Plan, Stage
 
 
@@ -67,7 +68,7 @@ def cache_room(plan: Plan, allocation: Allocation, longest: int) -> CacheRoom:
 
     def left(stage: Stage, share: DeviceShare) -> int | None:
         usable = usable_bytes(plan, stage)
-        return None if usable is None else int(usable - place_bytes(plan, stage, share, 0, longest, allocation))
+        return None if usable is None else int(usable - held_by(plan, stage, share, 0, longest, allocation).total)
 
     rooms = [
         CacheRoom(left(stage, share), block, held(share))

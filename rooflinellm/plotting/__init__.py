@@ -15,6 +15,7 @@ __all__ = [
     "pareto",
     "roofline",
     "save",
+    "sensitivity",
     "sweep",
     "timeline",
     "validation",
@@ -39,6 +40,8 @@ def __getattr__(name: str) -> Any:
         from rooflinellm.plotting.pareto_chart import pareto as found
     elif name == "compare":
         from rooflinellm.plotting.compare_chart import compare as found
+    elif name == "sensitivity":
+        from rooflinellm.plotting.sensitivity_chart import sensitivity as found
     elif name == "timeline":
         from rooflinellm.plotting.timeline_chart import timeline as found
     elif name == "validation":

@@ -327,6 +327,35 @@ class HardwareSpec(Entry):
             peak_list=tuple(peak.model_copy(update={"tflops": peak.tflops * share}) for peak in self.peak_list),
         )
 
+    def scaled(
+        self,
+        *,
+        bandwidth: float = 1,
+        compute: float = 1,
+        cache: float = 1,
+        cache_bandwidth: float = 1,
+        links: float = 1,
+    ) -> HardwareSpec:
+        """The same device with other rates: each factor multiplies all that it names, `compute` every peak. [-]"""
+
+        memory, level = self.memory, self.cache
+        rate = None if memory.data_rate_gt_s is None else memory.data_rate_gt_s * bandwidth
+        faster = {"bandwidth_gb_s": _times(memory.bandwidth_gb_s, bandwidth), "data_rate_gt_s": rate}
+        if level is not None:
+            own = None if level.bandwidth_gb_s is None else _times(level.bandwidth_gb_s, cache_bandwidth)
+            level = level.model_copy(
+                update={"last_level_mib": _times(level.last_level_mib, cache), "bandwidth_gb_s": own}
+            )
+        return self._as_asked(
+            memory=memory.model_copy(update=faster),
+            cache=level,
+            links=tuple(
+                link.model_copy(update={"gb_s_per_direction": _times(link.gb_s_per_direction, links)})
+                for link in self.links
+            ),
+            peak_list=tuple(peak.model_copy(update={"tflops": peak.tflops * compute}) for peak in self.peak_list),
+        )
+
     def as_one(self, count: int) -> HardwareSpec:
         """So many of a device as one: memory, caches, cores and arithmetic of all of them.
 
@@ -362,7 +391,7 @@ class HardwareSpec(Entry):
         return copy
 
 
-def _times(quantity: Quantity, count: int) -> Quantity:
+def _times(quantity: Quantity, count: float) -> Quantity:
     return quantity.model_copy(update={"value": quantity.value * count})
 
 
@@ -431,9 +460,20 @@ class SystemSpec(Spec):
     @property
     def groups(self) -> tuple[DeviceGroup, ...]:
         """All kinds of devices that compute, the first one first."""
-        return (DeviceGroup(device=self.device, count=self.count), *self.others)
+        first = DeviceGroup.model_construct(device=self.device, count=self.count)  # both are checked already
+        return (first, *self.others)
 
     @property
     def device_count(self) -> int:
         """Devices of all kinds. [-]"""
         return self.count + sum(group.count for group in self.others)
+
+    @property
+    def rated_power_w(self) -> float | None:
+        """Rated power of all devices, without the host; None where that of any is not known. [W]"""
+        total = 0.0
+        for group in self.groups:
+            if group.device.tdp_w is None:
+                return None
+            total += group.count * group.device.tdp_w
+        return total

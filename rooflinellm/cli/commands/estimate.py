@@ -61,7 +61,7 @@ def command(
     verbose: bool,
     output: Output,
 ) -> None:
-    """Speed of prefill, first token and decode, and whether it fits.
+    """Speed of prefill, first token and decode; does it fit.
 
     One row for each prompt length, then how both phases slow down as the context fills. MODEL may be left to the
     command of --from (llama.cpp, vLLM or MLX); options go before what it says.

@@ -74,7 +74,7 @@ LENGTH = Length()
 @click.option("--price-per-hour", type=float, metavar="P", help="Of the system, in any currency.")
 @workload_options(
     *("weights", "kv", "engine", "context_tokens", "context_limit", "cached_tokens", "prefill_chunk"),
-    *("gpu_layers", "cpu_moe_layers"),
+    *("tensor_parallel", "expert_parallel", "data_parallel", "gpu_layers", "cpu_moe_layers"),
 )
 @click.option("-o", "--chart", "path", metavar="FILE", help="Timeline of the first requests: .png, .svg or .pdf.")
 @click.option("-v", "--verbose", is_flag=True, help="Add every assumption.")
