@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rooflinellm as rl
+from rooflinellm.api.plans import Setup, settle
+from rooflinellm.engine.step_times import StepTimes
 from rooflinellm.errors import InvalidRequest
+from rooflinellm.operators.experts import MEASURED_SKEW
 
 pytestmark = pytest.mark.filterwarnings("ignore::rooflinellm.errors.RooflineWarning")
 
@@ -85,6 +88,18 @@ def test_a_chunk_beside_running_requests_saves_a_read_of_the_weights(
     assert decode.time_s.expected <= both.time_s.expected
     assert both.time_s.ideal <= (decode.time_s.ideal + prefill.time_s.ideal) * (1 + 1e-12)
     assert both.decode_s == decode.time_s
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "gemma-3-27b", "qwen3.5-9b", "qwen3-30b-a3b", "deepseek-v3"])
+def test_a_simulated_server_takes_the_same_steps(model: str) -> None:
+    """The load simulation looks steps up in tables of its own; both come to the same time."""
+    plan = settle(model, CARD, Setup("Q8_0", None, "llama.cpp")).plan()
+    limits = {"step_tokens": 512, "sequences": 16, "context": 9000, "chunks": (300,)}
+    steps = StepTimes(plan, MEASURED_SKEW, "operator", **limits)
+    for context, count, chunk, last in ((4000, 8, 300, False), (4000, 8, 300, True), (700, 1, 0, False)):
+        looked_up = steps.mixed_s(count, context * count, [(chunk, 0)] if chunk else [], int(last))
+        found = rl.mixed_step(model, CARD, contexts=[context] * count, chunk_tokens=chunk, last_chunk=last, **FORM)
+        assert looked_up == pytest.approx(found.time_s.expected, rel=1e-12)
 
 
 def test_only_the_last_chunk_computes_logits() -> None:
