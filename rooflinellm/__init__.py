@@ -16,20 +16,26 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Options": "rooflinellm.api.options",
+    "Turn": "rooflinellm.api.turns",
     "calibrate": "rooflinellm.api.calibrate",
+    "chunked_prefill": "rooflinellm.api.batching",
     "check_claim": "rooflinellm.api.check_claim",
     "compare": "rooflinellm.api.compare",
     "estimate": "rooflinellm.api.estimate",
     "hardware": "rooflinellm.api.lookup",
     "model": "rooflinellm.api.lookup",
     "system": "rooflinellm.api.lookup",
+    "largest_batch": "rooflinellm.api.largest_batch",
+    "mixed_step": "rooflinellm.api.batching",
     "list_hardware": "rooflinellm.api.lists",
     "list_formats": "rooflinellm.api.lists",
     "list_models": "rooflinellm.api.lists",
     "fit": "rooflinellm.api.fit",
     "from_command": "rooflinellm.launch.command",
     "launch_command": "rooflinellm.launch.show",
+    "prefix_cache": "rooflinellm.api.prefix",
     "probe": "rooflinellm.api.probe",
+    "questions": "rooflinellm.api.questions",
     "recommend": "rooflinellm.api.recommend",
     "sensitivity": "rooflinellm.api.sensitivity",
     "simulate_load": "rooflinellm.api.simulate_load",
@@ -46,7 +52,7 @@ _PUBLIC = {
     "UnreadableFile": "rooflinellm.errors",
     "UnsupportedModel": "rooflinellm.errors",
 }
-_MODULES = ("plotting", "roofline", "units")
+_MODULES = ("metrics", "plotting", "roofline", "units")
 
 __all__ = ["__version__", *sorted(_PUBLIC), *_MODULES]
 

@@ -56,6 +56,12 @@ class Prediction:
             self.basis,
         )
 
+    def map(self, change: Callable[[Any], Any]) -> Prediction:
+        """All four values changed alike."""
+        return Prediction(
+            change(self.ideal), change(self.expected), change(self.low), change(self.high), self.unit, self.basis
+        )
+
     def scaled(self, factor: Any, unit: str | None = None) -> Prediction:
         """All four values times a number, in another unit where one is named."""
         return Prediction(
@@ -171,6 +177,9 @@ class Phase:
     peak_flop_per_s : float or ndarray
         Effective peak: FLOPs over the time each takes at the fastest peak its path allows, at the advertised clock.
         [FLOP/s]
+    mfu, mbu : float or ndarray
+        Share of the dense peaks at the advertised clock, and of the printed bandwidths, of all devices that take part
+        that the phase's `flops` and `read_bytes` make use of in the expected time; see `rooflinellm.metrics`. [-]
     """
 
     name: str
@@ -183,6 +192,8 @@ class Phase:
     arithmetic_intensity: Any
     ridge_point: Any
     peak_flop_per_s: Any
+    mfu: Any
+    mbu: Any
     _operators: Callable[[], tuple[OperatorCost, ...]] = field(repr=False)
     _by_place: Callable[[], tuple[PlaceCost, ...]] = field(repr=False)
 
@@ -212,6 +223,8 @@ class Phase:
             "bound": plain(self.bound),
             "arithmetic_intensity_flop_per_byte": plain(self.arithmetic_intensity),
             "ridge_point_flop_per_byte": plain(self.ridge_point),
+            "mfu": plain(self.mfu),
+            "mbu": plain(self.mbu),
             "flops": plain(self.flops),
             "read_bytes": plain(self.read_bytes),
         }

@@ -33,7 +33,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "report": ("api", "results", "plotting"),
     "cli": ("api", "launch", "results", "plotting", "report"),
 }
-ROOM_OF = {name: "base" for name in ("units", "errors", "_yaml", "_resources", "_numeric")} | {"__main__": "cli"}
+BASE = ("units", "errors", "metrics", "_yaml", "_resources", "_numeric")
+ROOM_OF = dict.fromkeys(BASE, "base") | {"__main__": "cli"}
 # A result that shows itself: a method takes what stands below its module when it is called.
 NAMED_EXCEPTIONS = {("Sweep.plot", "plotting"), ("Estimate.explain", "summary"), ("Estimate._repr_html_", "summary")}
 FACADE = "facade"  # rooflinellm/__init__.py: hands out the public names lazily, so it may name every room

@@ -91,6 +91,14 @@ def name_of(name: str, value: Any) -> str:
     raise InvalidRequest(f"{value!r:.60} is no name", where=name)
 
 
+def single_values(request: Mapping[str, Any]) -> None:
+    """Refuse several values of an argument, but of `acceptance`, which may be a list; and overrides by arrays."""
+    overrides = request.get("overrides")
+    for name, value in (*request.items(), *(overrides.items() if isinstance(overrides, Mapping) else ())):
+        if is_array(value) or (isinstance(value, list | tuple) and name != "acceptance"):
+            raise InvalidRequest("give one value", where=name)
+
+
 def together(arguments: Mapping[str, Any]) -> None:
     """Refuse arrays that do not broadcast together, naming their shapes."""
     arrays = {name: value for name, value in arguments.items() if is_array(value) or isinstance(value, list | tuple)}

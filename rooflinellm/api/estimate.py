@@ -25,11 +25,11 @@ from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
 from rooflinellm.api.overrides import has_arrays
 from rooflinellm.api.placing import choose_placement
-from rooflinellm.api.plans import Setup, settle
+from rooflinellm.api.plans import Setup, parallel_of, settle
 from rooflinellm.api.stacking import each
 from rooflinellm.engine.answer import Conventions, answer
 from rooflinellm.engine.memory import LARGEST_BATCH
-from rooflinellm.engine.parallel import ALONE, Parallel
+from rooflinellm.engine.parallel import ALONE
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request
 from rooflinellm.errors import InvalidRequest, RooflineWarning
@@ -42,7 +42,6 @@ from rooflinellm.specs.model import ModelEntry
 from rooflinellm.units import format_gib
 
 MAX_TOKENS = 10**9
-MOST_DEVICES = 1024
 PLANS_KEPT = 512
 
 
@@ -153,12 +152,7 @@ def estimate(
     floor + max(bytes / (eta bandwidth), FLOPs / (eta peak)).
     """
     options = options or Options()
-    parallel = Parallel(
-        tensor=scalar_count("tensor_parallel", tensor_parallel, MOST_DEVICES),
-        pipeline=scalar_count("pipeline_parallel", pipeline_parallel, MOST_DEVICES),
-        expert=scalar_count("expert_parallel", expert_parallel, MOST_DEVICES),
-        data=scalar_count("data_parallel", data_parallel, MOST_DEVICES),
-    )
+    parallel = parallel_of(tensor_parallel, pipeline_parallel, expert_parallel, data_parallel)
     if overrides is not None and not isinstance(overrides, Mapping):
         raise InvalidRequest("give a mapping of paths to values", where="overrides")
     if overrides and has_arrays(overrides):

@@ -10,7 +10,7 @@ from typing import Any
 
 from rooflinellm import catalog, units
 from rooflinellm.api import lookup
-from rooflinellm.api.arguments import one_of, positive
+from rooflinellm.api.arguments import one_of, positive, scalar_count
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
 from rooflinellm.api.overrides import override
@@ -28,11 +28,24 @@ from rooflinellm.specs.model import ModelEntry
 from rooflinellm.specs.profile import ProfileSpec
 
 KEPT = 512
+MOST_DEVICES = 1024
 DEFAULTS = Options()
 NOTHING_ELSEWHERE = Offload()
 _FAMILIES = ("hf", "mlx", "exl", "gguf")
 """Whose format a name is that several families have and that does not mean GGUF."""
 _ENGINE_OF_FAMILY = {"gguf": "llama.cpp", "mlx": "mlx", "hf": "vllm"}
+
+
+def parallel_of(
+    tensor_parallel: Any = 1, pipeline_parallel: Any = 1, expert_parallel: Any = 1, data_parallel: Any = 1
+) -> Parallel:
+    """How devices share the work, by the arguments of `estimate`; errors as there."""
+    return Parallel(
+        tensor=scalar_count("tensor_parallel", tensor_parallel, MOST_DEVICES),
+        pipeline=scalar_count("pipeline_parallel", pipeline_parallel, MOST_DEVICES),
+        expert=scalar_count("expert_parallel", expert_parallel, MOST_DEVICES),
+        data=scalar_count("data_parallel", data_parallel, MOST_DEVICES),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,19 @@ DEBUG_VARIABLE = "ROOFLINELLM_DEBUG"
 COMPLETE_VARIABLE = "_ROOFLINELLM_COMPLETE"
 
 ORDER = (
-    *("estimate", "compare", "fit", "recommend", "roofline", "sweep", "sensitivity", "check", "load", "report"),
+    *(
+        "estimate",
+        "compare",
+        "fit",
+        "recommend",
+        "roofline",
+        "sweep",
+        "sensitivity",
+        "check",
+        "load",
+        "trace",
+        "report",
+    ),
     *("validate", "calibrate", "probe", "hardware", "model", "format"),
 )
 """The order in which help lists the commands; others come behind."""

@@ -6,10 +6,11 @@ run of one-token passes; the cache grows by `new_tokens` from pass to pass. So a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinellm._numeric import maximum, minimum, where
+from rooflinellm._numeric import ceil_div, is_array, maximum, minimum, where
 from rooflinellm.efficiency.rates import FEW_TOKENS
 from rooflinellm.engine.plan import Kernel, Machine
 from rooflinellm.operators import attention, experts
@@ -57,18 +58,29 @@ class Passes:
     ----------
     packed, by_sequence : tuple of Run
         They compute the same tokens.
+    recurrent : tuple of Run
+        As recurrent layers see them, to whom sequences of different contexts are alike; empty is `by_sequence`.
     """
 
     packed: tuple[Run, ...]
     by_sequence: tuple[Run, ...]
+    recurrent: tuple[Run, ...] = ()
 
     @property
     def count(self) -> Any:
         """Passes through the model. [-]"""
         return sum(run.passes for run in self.packed)
 
+    def each(self) -> tuple[Passes, ...]:
+        """The runs one by one; a single packed one holds all that the sequences do."""
+        if len(self.packed) == 1:
+            return (self,)
+        return tuple(Passes((packed,), (own,)) for packed, own in zip(self.packed, self.by_sequence, strict=True))
+
     def of(self, kernel: Kernel) -> tuple[Run, ...]:
         """The passes as an operator sees them."""
+        if kernel.kind == "recurrent" and self.recurrent:
+            return self.recurrent
         return self.by_sequence if kernel.kind in ("attention", "recurrent") else self.packed
 
 
@@ -135,13 +147,84 @@ def _attended(kernel: Kernel, run: Run) -> tuple[Any, Any]:
 
 
 def _attention_flops(kernel: Kernel, run: Run, pairs: Any) -> Any:
-    """FLOPs of a sequence's attention over a run; of latent attention, in the cheaper of its two forms."""
-    flops = pairs * kernel.flops_per_pair
+    """FLOPs of a sequence's attention over a run; of latent attention, each pass in the cheaper of its two forms."""
     if not kernel.expanded_flops_per_pair:
-        return flops
-    expanded = attention.cached_tokens_read_in_run(run.passes, run.new_tokens, run.cached, kernel.window)
-    other = pairs * kernel.expanded_flops_per_pair + expanded * kernel.expansion_flops_per_token
-    return minimum(flops, other)
+        return pairs * kernel.flops_per_pair
+    return sum(part.passes * part.flops + part.flops_step * _triangle(part.passes) for part in _parts(kernel, run))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Passes of a run over which the attention of a sequence grows by the same from pass to pass, `repeats` times over.
+
+    `read` cached tokens and `flops` are those of its first pass. [token], [FLOP]
+    """
+
+    repeats: Any
+    passes: Any
+    read: Any
+    read_step: Any
+    flops: Any
+    flops_step: Any
+
+
+def _parts(kernel: Kernel, run: Run) -> Iterator[_Part]:
+    """A run in parts that grow linearly.
+
+    With a window: the passes that end within it; at most one that straddles it; and those that start beyond it, which
+    are all alike. Within chunks (of steps of one token): the rest of the first chunk, whole chunks, and the last one.
+    """
+    new, passes, cached, window = run.new_tokens, run.passes, run.cached, kernel.window
+    if kernel.chunk is not None:
+        chunk = kernel.chunk
+        rest = minimum(passes, chunk - cached % chunk)
+        whole, last = (passes - rest) // chunk, (passes - rest) % chunk
+        yield from _in_cheaper_form(kernel, new, 1, rest, cached % chunk, grows=True)
+        yield from _in_cheaper_form(kernel, new, whole, chunk, 0, grows=True)
+        yield from _in_cheaper_form(kernel, new, 1, last, 0, grows=True)
+    elif window is None:
+        yield from _in_cheaper_form(kernel, new, 1, passes, cached, grows=True)
+    else:
+        growing = attention.passes_below(window - new + 1, passes, new, cached)
+        straddling = maximum(attention.passes_below(window, passes, new, cached) - growing, 0)
+        yield from _in_cheaper_form(kernel, new, 1, growing, cached, grows=True)
+        yield from _in_cheaper_form(kernel, new, 1, straddling, cached + growing * new, grows=False)
+        yield from _in_cheaper_form(kernel, new, 1, passes - growing - straddling, maximum(cached, window), grows=False)
+
+
+def _in_cheaper_form(
+    kernel: Kernel, new: Any, repeats: Any, passes: Any, cached: Any, *, grows: bool
+) -> Iterator[_Part]:
+    """A part; of latent attention two, where one form is the cheaper before some pass and the other behind it.
+
+    Absorbed attention takes more for each pair, expanded attention expands every cached token: which is cheaper depends
+    on new and cached tokens. Both grow linearly, so that they cross once.
+    """
+    if not is_array(passes) and passes == 0:
+        return
+    pairs, read = (
+        attention.causal_pairs(new, cached, kernel.window),
+        attention.cached_tokens_read(cached, kernel.window),
+    )
+    pairs_step, read_step = (new * new, new) if grows else (0, 0)
+    flops, flops_step = pairs * kernel.flops_per_pair, pairs_step * kernel.flops_per_pair
+    if not kernel.expanded_flops_per_pair:
+        yield _Part(repeats, passes, read, read_step, flops, flops_step)
+        return
+    other = pairs * kernel.expanded_flops_per_pair + read * kernel.expansion_flops_per_token
+    other_step = pairs_step * kernel.expanded_flops_per_pair + read_step * kernel.expansion_flops_per_token
+    ahead, step = other - flops, other_step - flops_step
+    to_crossing = ceil_div(abs(ahead), maximum(abs(step), 1))
+    before = where((ahead < 0) == (step < 0), passes, minimum(to_crossing, passes))
+    for count, skipped, absorbed in ((before, 0, ahead >= 0), (passes - before, before, ahead < 0)):
+        first = where(absorbed, flops + skipped * flops_step, other + skipped * other_step)
+        grown = where(absorbed, flops_step, other_step)
+        yield _Part(repeats, count, read + skipped * read_step, read_step, first, grown)
+
+
+def _triangle(passes: Any) -> Any:
+    """Sum of 0 … n - 1."""
+    return passes * (passes - 1) // 2
 
 
 def multiplied(kernel: Kernel, run: Run) -> tuple[Any, Any]:
@@ -255,43 +338,23 @@ def _compute_s(kernel: Kernel, tokens: Any, pass_tokens: Any, share: Any) -> Any
 def _expect_attention(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
     """Memory, compute and longer-of-both seconds of attention over a run, exact over the growing cache.
 
-    Latent attention in two forms and attention within chunks take the longer of both totals instead.
-
-    Passes fall into three parts: those that end within the window, whose bytes and FLOPs grow linearly; at most one
-    that straddles it; and those that start beyond it, which are all alike.
+    Passes of several tokens within chunks take the longer of both totals instead.
     """
-    if kernel.chunk is not None or kernel.expanded_flops_per_pair:
-        return _expect_attention_totals(kernel, run)
-    new, sequences, window = run.new_tokens, run.sequences, kernel.window
-    per_cached = sequences * kernel.kv_bytes_per_token / kernel.sustained_bandwidth
-    moved = run.tokens * _written_per_token(kernel) / kernel.sustained_bandwidth
-    per_pair = sequences * kernel.flops_per_pair / kernel.paths[0].flop_per_s
-
-    def one(cached: Any) -> tuple[Any, Any]:
-        memory = moved + per_cached * attention.cached_tokens_read(cached, window)
-        return memory, per_pair * attention.causal_pairs(new, cached, window)
-
-    first = one(run.cached)
-    if window is None:
-        growing, straddling = run.passes, 0
-    else:
-        growing = attention.passes_below(window - new + 1, run.passes, new, run.cached)
-        straddling = attention.passes_below(window, run.passes, new, run.cached) - growing
-        straddling = maximum(straddling, 0)
-    memory_step, compute_step = per_cached * new, per_pair * new * new
-    triangle = growing * (growing - 1) / 2
-    memory = growing * first[0] + memory_step * triangle
-    compute = growing * first[1] + compute_step * triangle
-    busy = sum_of_max(growing, first[0], memory_step, first[1], compute_step)
-    if window is None:
-        return memory, compute, busy
-    for count, cached in (
-        (straddling, run.cached + growing * new),
-        (run.passes - growing - straddling, maximum(run.cached, window)),
-    ):
-        part_memory, part_compute = one(cached)
-        memory, compute = memory + count * part_memory, compute + count * part_compute
-        busy = busy + count * maximum(part_memory, part_compute)
+    if kernel.chunk is not None and (is_array(run.new_tokens) or run.new_tokens != 1):
+        flops, moved = attended_work(kernel, run)
+        memory, compute = moved / kernel.sustained_bandwidth, flops / kernel.paths[0].flop_per_s
+        return memory, compute, maximum(memory, compute)
+    per_cached = run.sequences * kernel.kv_bytes_per_token / kernel.sustained_bandwidth
+    written = run.tokens * _written_per_token(kernel) / kernel.sustained_bandwidth
+    per_flop = run.sequences / kernel.paths[0].flop_per_s
+    memory = compute = busy = 0.0
+    for part in _parts(kernel, run):
+        moved_s, moved_step = written + per_cached * part.read, per_cached * part.read_step
+        compute_s, compute_step = per_flop * part.flops, per_flop * part.flops_step
+        longer = sum_of_max(part.passes, moved_s, moved_step, compute_s, compute_step)
+        memory = memory + part.repeats * (part.passes * moved_s + moved_step * _triangle(part.passes))
+        compute = compute + part.repeats * (part.passes * compute_s + compute_step * _triangle(part.passes))
+        busy = busy + part.repeats * longer
     return memory, compute, busy
 
 
@@ -319,12 +382,6 @@ def attended_work(kernel: Kernel, run: Run) -> tuple[Any, Any]:
     read = run.sequences * tokens * kernel.kv_bytes_per_token
     written = run.passes * run.tokens * _written_per_token(kernel)
     return run.sequences * _attention_flops(kernel, run, pairs), read + written
-
-
-def _expect_attention_totals(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
-    flops, moved = attended_work(kernel, run)
-    memory, compute = moved / kernel.sustained_bandwidth, flops / kernel.paths[0].flop_per_s
-    return memory, compute, maximum(memory, compute)
 
 
 def ideal_memory_s(read_bytes: Any, passes: Any, machine: Machine, devices: int) -> Any:

@@ -256,9 +256,9 @@ def _streamed(kernel: Kernel, there: Kernel | None, stream: Stream, passes: Pass
         return expect(kernel, passes, skew)
     total = Expectation(0.0, 0.0, 0.0, 0.0)
     least = stream.from_tokens_of_experts if kernel.kind == "experts" else stream.from_tokens
-    for packed, own in zip(passes.packed, passes.by_sequence, strict=True):
-        one = Passes((packed,), (own,))
-        copied = _copied_bytes(there, packed, own, skew)
+    for one in passes.each():
+        (packed,) = one.packed
+        copied = _copied_bytes(there, one, skew)
         launches = packed.passes * (kernel.count if kernel.weight_bytes or kernel.kv_bytes_per_token else 0)
         copy = copied / stream.link.sustained_bandwidth + launches * stream.link.latency_s
         far = expect(there, one, skew)
@@ -285,10 +285,12 @@ def _paged(kernel: Kernel, spill: Spill, passes: Passes, skew: Any) -> Expectati
     """
     own = expect(kernel, passes, skew)
     crossed: Any = 0.0
-    for packed, by_sequence in zip(passes.packed, passes.by_sequence, strict=True):
+    for one in passes.each():
+        (packed,) = one.packed
         share = spill.cache if kernel.kind == "attention" else spill.weights
-        content = share * _copied_bytes(kernel, packed, by_sequence, skew)
-        state = spill.state * packed.passes * by_sequence.sequences * 2 * kernel.state_bytes
+        content = share * _copied_bytes(kernel, one, skew)
+        sequences = sum(run.sequences for run in one.by_sequence)
+        state = spill.state * packed.passes * sequences * 2 * kernel.state_bytes
         reads = where(packed.tokens > FEW_TOKENS, ACTIVATION_READS, 1)
         activations = packed.passes * packed.tokens * kernel.activation_bytes_per_token
         crossed = crossed + content + state + spill.workspace * reads * activations
@@ -296,12 +298,12 @@ def _paged(kernel: Kernel, spill: Spill, passes: Passes, skew: Any) -> Expectati
     return replace(own, busy_s=own.busy_s + link, link_s=link)
 
 
-def _copied_bytes(kernel: Kernel, packed: Run, own: Run, skew: Any) -> Any:
+def _copied_bytes(kernel: Kernel, passes: Passes, skew: Any) -> Any:
     """Weights of the experts that are touched, or what attention reads of the cache, over a run. [byte]"""
     if kernel.kind == "attention":
-        return work(kernel, Passes((packed,), (own,))).read_bytes
+        return work(kernel, passes).read_bytes
     bare = replace(kernel, activation_bytes_per_token=0, state_bytes=0)
-    return packed.passes * moved_bytes(bare, packed, skew)[0]
+    return sum(packed.passes * moved_bytes(bare, packed, skew)[0] for packed in passes.packed)
 
 
 def sum_crossings(crossings: Sequence[Crossing], runs: Sequence[Run]) -> Any:

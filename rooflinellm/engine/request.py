@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rooflinellm import roofline
-from rooflinellm._numeric import ceil_div, divide, maximum, minimum, where
+from rooflinellm import metrics, roofline
+from rooflinellm._numeric import ceil_div, divide, maximum, minimum, most, where
 from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work
 from rooflinellm.engine.phases import PhaseTime, StageTime, phase_time
 from rooflinellm.engine.plan import Kernel, Plan
@@ -201,6 +201,8 @@ def phase(
         arithmetic_intensity=divide(time.flops, time.read_bytes),
         ridge_point=roofline.ridge_point(peak, _bandwidth(time, plan)),
         peak_flop_per_s=peak,
+        mfu=metrics.mfu(time.flops, time.expected_s, _total_peak(time)),
+        mbu=metrics.mbu(time.read_bytes, time.expected_s, _total_bandwidth(time)),
         _operators=lambda: tuple(_rows(plan, time)),
         _by_place=lambda: tuple(_places(plan, time)),
     )
@@ -259,7 +261,34 @@ def _places(plan: Plan, time: PhaseTime) -> Iterator[PlaceCost]:
 
 def _advertised_compute_s(time: PhaseTime) -> Any:
     """Time of the phase's FLOPs at the peaks of the advertised clocks. [s]"""
-    return sum(stage.compute_s * stage.stage.device.clock_headroom for stage in time.stages)
+    stages = [stage for _, part in time.parts or (("", time),) for stage in part.stages]
+    return time.repeats * sum(stage.compute_s * stage.stage.device.clock_headroom for stage in stages)
+
+
+def _working(time: PhaseTime) -> Iterator[StageTime]:
+    """Stages that do more than look up embeddings."""
+    for stage in time.stages:
+        if any(kernel.kind != "embedding" for kernel in stage.stage.kernels):
+            yield stage
+
+
+def _total_peak(time: PhaseTime) -> Any:
+    """Peaks of all devices that take part, each at the arithmetic of its own operators; the fastest part's. [FLOP/s]"""
+    peaks: list[Any] = []
+    for _, part in time.parts or (("", time),):
+        total: Any = 0.0
+        for stage in _working(part):
+            kernels = zip(stage.stage.kernels, stage.works, strict=True)
+            counted = [(work.flops, kernel.ideal_flop_per_s) for kernel, work in kernels if kernel.ideal_key]
+            seconds = sum(flops / rate for flops, rate in counted) * stage.stage.device.clock_headroom
+            total = total + stage.stage.machine.devices * divide(sum(flops for flops, _ in counted), seconds)
+        peaks.append(total)
+    return most(peaks)
+
+
+def _total_bandwidth(time: PhaseTime) -> Any:
+    """Printed bandwidths of all devices that take part. [byte/s]"""
+    return sum(stage.stage.machine.devices * stage.stage.machine.bandwidth for stage in _working(time))
 
 
 def _bandwidth(time: PhaseTime, plan: Plan) -> Any:

@@ -17,6 +17,9 @@ from rooflinellm.results import Prediction
 
 LONGEST_DRAFT = 16
 """Most tokens that the search for the best draft tries. [token]"""
+_TOTALS = (
+    "ideal_s", "expected_s", "floor_s", "crossing_s", "compute_s", "memory_s", "link_s", "flops", "read_bytes"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +89,6 @@ def speculative_time(plan: Plan, request: Request, steps: Any) -> PhaseTime:
     sampling = cycles * request.sequences * chosen * plan.model.vocabulary * logit_s
     summed["expected_s"] = summed["expected_s"] + sampling
     return replace(verify, **summed, parts=tuple(parts), repeats=cycles, sampling_s=sampling)
-
-
-_TOTALS = (
-    "ideal_s", "expected_s", "floor_s", "crossing_s", "compute_s", "memory_s", "link_s", "flops", "read_bytes"
-)  # fmt: skip
 
 
 def _passes(plan: Plan, request: Request, run: Run) -> PhaseTime:

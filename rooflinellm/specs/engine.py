@@ -76,13 +76,31 @@ class Backend(Spec):
     note: str | None = None
 
 
+class PrefixRules(Spec):
+    """Where the engine can resume a prompt whose beginning it has computed before.
+
+    With attention over everything any multiple of `block_tokens` will do. Sliding and recurrent layers resume at a
+    ``block`` as well (for recurrent ones, of so many tokens that a block of cache is as large as a state), or only at a
+    ``checkpoint``: at the end of each prompt, and every `checkpoint_tokens` on the way. At most `checkpoints` are kept.
+    """
+
+    block_tokens: Count
+    sliding: Literal["block", "checkpoint"] = "block"
+    recurrent: Literal["block", "checkpoint"] = "checkpoint"
+    checkpoint_tokens: Count | None = None
+    checkpoints: Count | None = None
+    source: str
+    note: str | None = None
+
+
 class KvRules(Spec):
     """How the engine lays out its cache.
 
     sliding: ``window_and_chunk`` holds a window and one chunk more, ``full`` every token. `unified`: all sequences
     share one pool, so that a sliding layer's pool holds a window for each. latent: latent attention is kept
     ``absorbed`` (the latent itself) or ``expanded`` (keys and values of every head). `state_bytes` and
-    `conv_state_bytes` are the width of recurrent state and of what waits for a convolution.
+    `conv_state_bytes` are the width of recurrent state and of what waits for a convolution. `prefix`: whether
+    beginnings of prompts are reused; null where it is not known that the engine does.
     """
 
     types: tuple[str, ...]
@@ -93,6 +111,7 @@ class KvRules(Spec):
     latent: Literal["absorbed", "expanded"] = "absorbed"
     state_bytes: Count = 4
     conv_state_bytes: Count = 4
+    prefix: PrefixRules | None = None
     source: str
 
 
