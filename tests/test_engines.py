@@ -855,5 +855,5 @@ def test_every_engine_answers() -> None:
 def test_systems_of_several_devices() -> None:
     two = SystemSpec(name="two", device=catalog.hardware(RTX_4090), count=2)
     assert rl.estimate("llama-3.1-8b", two, engine="ollama").memory.placement[1].layers > 0
-    with pytest.raises(RooflineError, match="tensor parallelism"):
+    with pytest.raises(RooflineError, match="tensor_parallel=2"):
         rl.estimate("llama-3.1-8b", two, engine="vllm")

@@ -778,11 +778,11 @@ SKIPPED: dict[str, tuple[Row, str]] = {
     "no prompt": (
         local(RTX3090, test_kind="prefill", tokens_per_s=3), "the row does not state the length of the prompt",
     ),
-    "tensor parallelism": (
+    "no lengths": (
         server(H200, device_count=4, tp=4, model="LLaMA 70B", hf_model_id="meta-llama/Llama-2-70b-hf",
         weight_dtype="FP8",
                test_kind="throughput_offline", value=2725, unit="output tokens/s/GPU"),
-        "tensor parallelism is not modelled yet",
+        "the row does not state the lengths of prompt and output",
     ),
     "disaggregated": (
         server(B200, test_kind="tpot_disagg", value=5.3168, unit="ms"),
@@ -792,10 +792,6 @@ SKIPPED: dict[str, tuple[Row, str]] = {
         server(B200, device_count=8, tp=None, test_kind="throughput_offline", value=1,
         unit="output tokens/s total system"),
         "the row does not say how the model is spread over several devices",
-    ),
-    "waiting": (
-        server(B200, test_kind="ttft", value=500.3038, unit="ms"),
-        "time to first token under load needs a simulation of the load",
     ),
     "arrivals at a rate": (
         server(H200, model="LLaMA 3.1 8B", hf_model_id="meta-llama/Llama-3.1-8B", weight_dtype="BF16", test_kind="ttft",
@@ -909,3 +905,12 @@ def test_a_shared_prompt_has_no_bound_here() -> None:
     row = PREDICTED["batched rates are of all sequences"][0]
     resolved = resolve(replace(row, extra={"shared_prompt": 1}))
     assert isinstance(resolved, Resolved) and not resolved.bounded
+
+
+def test_a_team_of_devices_and_waiting_for_others() -> None:
+    team = resolve(server(B200, device_count=4, tp=4, test_kind="tpot", value=10.3, unit="ms"))
+    assert isinstance(team, Resolved)
+    assert (team.parallel.tensor, team.system.count) == (4, 4)
+    waits = resolve(server(B200, test_kind="ttft", value=500.3038, unit="ms"))
+    assert isinstance(waits, Resolved)
+    assert (waits.quantity.of, waits.keywords["batch"]) == ("loaded_ttft", 32)
