@@ -483,3 +483,11 @@ def test_the_command_line_answers_as_python_does(capsys: pytest.CaptureFixture[s
     found = answer["results"][0] if "results" in answer else answer
     assert found["tpot_s"] == expected["tpot_s"]
     assert found["memory"]["placement"] == expected["memory"]["placement"]
+
+
+def test_what_must_fit_raises() -> None:
+    must = rl.Options(must_fit=True)
+    with pytest.raises(rl.DoesNotFit, match="usable on nvidia-geforce-rtx-4090") as caught:
+        rl.estimate("llama-3.3-70b", "rtx-4090", options=must)
+    assert caught.value.next_step
+    assert rl.estimate("llama-3.1-8b", "rtx-4090", options=must).memory.fits

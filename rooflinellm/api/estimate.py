@@ -32,7 +32,7 @@ from rooflinellm.engine.memory import LARGEST_BATCH
 from rooflinellm.engine.parallel import ALONE
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request
-from rooflinellm.errors import InvalidRequest, RooflineWarning
+from rooflinellm.errors import DoesNotFit, InvalidRequest, RooflineWarning
 from rooflinellm.operators.experts import MEASURED_SKEW
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.results import Estimate
@@ -140,6 +140,8 @@ def estimate(
         A name that is no entry, or that fits several.
     MissingSpec
         A value that is needed and not known, such as a peak the format needs.
+    DoesNotFit
+        It does not fit, and `Options(must_fit=True)` asked to raise.
 
     Warns
     -----
@@ -240,6 +242,7 @@ def estimate(
                 workload=workload,
             ),
             plan,
+            must_fit=options.must_fit,
         )
     )
 
@@ -264,11 +267,18 @@ def _beyond_training(plan: Plan, occupied: Any) -> tuple[str, ...]:
     return ()
 
 
-def _judged(estimate: Estimate, plan: Plan) -> Estimate:
-    """Add to the warnings what the memory plan says."""
+def _judged(estimate: Estimate, plan: Plan, *, must_fit: bool) -> Estimate:
+    """Add to the warnings what the memory plan says; raise `DoesNotFit` where it was asked for."""
     memory = estimate.memory
     if memory.fits is None:
         said = f"memory: the capacity of {_of_unknown_memory(estimate)} is not known; whether it fits is open"
+    elif not every(memory.fits) and must_fit:
+        raise DoesNotFit(
+            f"{estimate.model.id} takes {format_gib(largest([memory.total_bytes]))}, more than "
+            f"{format_gib(memory.usable_bytes or 0)} usable on {estimate.hardware.id}",
+            where="memory",
+            next_step="rl.fit says which formats, contexts and devices would do.",
+        )
     elif not every(memory.fits):
         paging = any(stage.spill is not None for stage in plan.stages)
         said = (

@@ -50,6 +50,8 @@ class Options:
     overcommit : {'paging'}, optional
         What happens to what a discrete device cannot hold: the driver keeps it in system memory and the device reads
         it over the link, as on Windows, wherever the engine was to leave it. None answers as if it fitted.
+    must_fit : bool
+        What does not fit raises `DoesNotFit` instead of a warning.
     power_limit_w : float, optional
         Power a device is limited to: compute scales with its square root, bandwidth does not. [W]
     profile : str, path or ProfileSpec, optional
@@ -71,5 +73,6 @@ class Options:
     tensor_split: tuple[float, ...] | None = None
     reserved_gib: float = 0.0
     overcommit: Literal["paging"] | None = None
+    must_fit: bool = False
     power_limit_w: float | None = None
     profile: str | os.PathLike[str] | ProfileSpec | None = None
