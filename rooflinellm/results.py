@@ -247,7 +247,7 @@ class MemoryPlan:
     Attributes
     ----------
     resident_weight_bytes : int
-        All weights. [byte]
+        All weights, those that several devices hold as often as they do. [byte]
     kv_allocated_bytes, kv_occupied_bytes : int or ndarray
         Cache of all sequences: as allocated for the configured context, and as filled after the last token. [byte]
     kv_by_kind : mapping of str to int or ndarray

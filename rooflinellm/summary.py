@@ -110,7 +110,15 @@ def what_text(estimate: Estimate) -> str:
     parts = [estimate.model.name, weights_text(estimate.weights)]
     if estimate.kv not in ("f16", "bf16"):
         parts.append(f"KV {estimate.kv}")
-    return " · ".join([*parts, system_text(estimate.hardware), estimate.engine.replace(":", " ")])
+    system = " ".join([system_text(estimate.hardware), *degrees(estimate.workload)])
+    return " · ".join([*parts, system, estimate.engine.replace(":", " ")])
+
+
+def degrees(workload: Mapping[str, Any]) -> list[str]:
+    """How devices share the work, as ``TP8`` or ``TP4 PP2``; empty where nothing was said."""
+    names = {"TP": "tensor", "PP": "pipeline", "EP": "expert", "DP": "data"}
+    found = {short: workload.get(f"{name}_parallel", 1) for short, name in names.items()}
+    return [f"{short}{degree}" for short, degree in found.items() if degree > 1]
 
 
 def fits_text(memory: MemoryPlan, tokens: Any = None) -> str:
@@ -437,14 +445,17 @@ def placement_table(memory: MemoryPlan) -> Table:
     }  # fmt: skip
     shown = {name: key for name, key in kinds.items() if any(getattr(part, key) for part in memory.placement)}
     drops = {"total, GiB": 0, "weights": 1}
-    rows = [
-        [
-            part.device,
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for part in memory.placement:
+        cells = (
             str(part.layers) if part.layers else "",
             *(gib_text(getattr(part, key)) for key in shown.values()),
             "?" if part.usable_bytes is None else gib_text(part.usable_bytes),
-        ]
-        for part in memory.placement
+        )
+        kind = part.device.partition(",")[0].partition(" #")[0]
+        alike.setdefault((kind, *cells), []).append(part.device)
+    rows = [
+        [names[0] if len(names) == 1 else f"{len(names)} × {kind}", *cells] for (kind, *cells), names in alike.items()
     ]
     sizes = [Column(name, drop=drops.get(name, 2)) for name in shown]
     return Table([Column("placement", "left"), Column("layers", drop=1), *sizes, Column("usable")], rows)

@@ -103,7 +103,7 @@ def estimate(
         Devices that share every product, groups of layers one after the other, and copies that serve requests of their
         own; their product is the number of devices. [-]
     expert_parallel : int
-        Devices that share the experts of each layer, out of tensor x data; the copies then hold all but the experts. [-]
+        Devices that share the experts of each layer, out of tensor x data; copies then hold all but the experts. [-]
     gpu_layers : int, optional
         Layers on the devices, the last ones, the head as one more behind them, as llama.cpp counts; the others stay in
         the host's memory. None is all of them where they fit, else the fastest that does, if the system has a host. [-]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from rooflinellm._numeric import anywhere, ceil_div, largest, maximum, where
+from rooflinellm._numeric import anywhere, ceil_div, largest, maximum, minimum, where
 from rooflinellm.engine.memory import Allocation, memory_plan
 from rooflinellm.engine.phases import decode_interval, prefill_interval
 from rooflinellm.engine.plan import Plan, Stage
@@ -93,13 +93,14 @@ def answer(
     e2e = ttft + decode_s + first.scaled(-1 * counted_twice)
 
     device = plan.system.device
+    copies = 1 if replicas == 1 else minimum(batch, replicas)  # a copy without a request does nothing
     energy: Prediction | None = None
     if device.tdp_w is not None:
         drawn = device.tdp_w * plan.system.device_count * rates.decode_power_fraction
         energy = tpot.scaled(drawn / batch, "J")
     return Estimate(
-        prefill=phase(plan, "prefill", prefill, request.computed_tokens, batch, prefill_s, prefill_s),
-        decode=phase(plan, "decode", decode, shown_steps, batch, decode_s, rated_s),
+        prefill=phase(plan, "prefill", prefill, request.computed_tokens, batch, prefill_s, prefill_s, copies),
+        decode=phase(plan, "decode", decode, shown_steps, batch, decode_s, rated_s, copies),
         ttft_s=ttft,
         tpot_s=tpot,
         itl_s=tpot if request.speculation is None else tpot.scaled(request.speculation.cycle_tokens),

@@ -214,10 +214,10 @@ class Collective:
     Attributes
     ----------
     kind : str
-        ``sum`` of what each has, or ``exchange`` of tokens.
+        ``sum`` of what each has, ``exchange`` of tokens, or ``gather`` of logits.
     count : int
         How often in a pass. [-]
-    bytes_per_token : int
+    bytes_per_token : float
         [byte/token]
     ranks : int
         Devices that take part. [-]
@@ -225,9 +225,9 @@ class Collective:
         The way they take.
     """
 
-    kind: Literal["sum", "exchange"]
+    kind: Literal["sum", "exchange", "gather"]
     count: int
-    bytes_per_token: int
+    bytes_per_token: float
     ranks: int
     link: Link
 
