@@ -110,15 +110,15 @@ def what_text(estimate: Estimate) -> str:
     parts = [estimate.model.name, weights_text(estimate.weights)]
     if estimate.kv not in ("f16", "bf16"):
         parts.append(f"KV {estimate.kv}")
-    system = " ".join([system_text(estimate.hardware), *degrees(estimate.workload)])
-    return " · ".join([*parts, system, estimate.engine.replace(":", " ")])
+    return " · ".join([*parts, devices_text(estimate), estimate.engine.replace(":", " ")])
 
 
-def degrees(workload: Mapping[str, Any]) -> list[str]:
-    """How devices share the work, as ``TP8`` or ``TP4 PP2``; empty where nothing was said."""
+def devices_text(estimate: Estimate) -> str:
+    """The devices and how they share the work, as ``8x H100 SXM5 80GB TP4 PP2``."""
     names = {"TP": "tensor", "PP": "pipeline", "EP": "expert", "DP": "data"}
-    found = {short: workload.get(f"{name}_parallel", 1) for short, name in names.items()}
-    return [f"{short}{degree}" for short, degree in found.items() if degree > 1]
+    degrees = {short: estimate.workload.get(f"{name}_parallel", 1) for short, name in names.items()}
+    said = [f"{short}{degree}" for short, degree in degrees.items() if degree > 1]
+    return " ".join([system_text(estimate.hardware), *said])
 
 
 def fits_text(memory: MemoryPlan, tokens: Any = None) -> str:

@@ -229,6 +229,7 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
         state_bytes=state,
         workspace_bytes=total - kv_bytes - state - weights - drafts,
         draft_bytes=drafts,
+        copied_weight_bytes=weights - plan.resident_weight_bytes,
         total_bytes=total,
         usable_bytes=_total_usable(plan),
         fits=_fit(plan, sequences, limit, allocation),

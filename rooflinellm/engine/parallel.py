@@ -133,14 +133,14 @@ class Parallel:
             sharing = self.tensor if row.operator.kind == "linear" else self.team // self.expert
             for tensor in row.operator.tensors:
                 if tensor.name in DIVIDED_BY_INPUT and tensor.columns % (sharing * block):
-                    able = [n for n in range(1, sharing) if not sharing % n and not tensor.columns % (n * block)]
-                    at_most = f"Share each layer between {able[-1]} devices" if able else "Take one device a copy"
-                    experts = " or give expert_parallel," if row.operator.kind == "experts" else ""
+                    able = [n for n in range(2, sharing) if not sharing % n and not tensor.columns % (n * block)]
+                    fewer = f"Give tensor_parallel={able[-1]}" if able else "Share whole layers (pipeline_parallel)"
+                    experts = f", expert_parallel={self.team}" if row.operator.kind == "experts" else ""
                     raise InvalidRequest(
                         f"{tensor.columns:,} features of {tensor.name} over {sharing} devices cut blocks of {block} in "
                         f"{row.encoding}",
                         where="tensor_parallel",
-                        next_step=f"{at_most},{experts} or take weights without such blocks.",
+                        next_step=f"{fewer}{experts}, or take weights without such blocks.",
                     )
 
     def _held(self, operator: Operator) -> float:
