@@ -13,7 +13,7 @@ from rooflinellm.engine.plan import Plan, Stage
 from rooflinellm.engine.request import Request, decode_time, path_key, phase, prefill_time, time_prediction
 from rooflinellm.engine.speculation import speculation_result, speculative_time
 from rooflinellm.results import Estimate, Prediction
-from rooflinellm.units import GB
+from rooflinellm.units import GB, MICRO
 
 FirstToken = Literal["prefill", "extra_step"]
 
@@ -170,6 +170,18 @@ def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[s
             + (f", experts over {shared.expert}" if shared.expert > 1 else "")
             + "; even shares, sums over devices on top"
         )
+        if plan.collectives:
+            link = plan.collectives[0].link
+            said.append(
+                f"between devices: {link.sustained_bandwidth / GB:.3g} GB/s in one direction, "
+                f"{link.latency_s / MICRO:.3g} µs for a small message"
+            )
+        joined = max((link.domain for link in plan.system.device.links), default=shared.team)
+        if joined < shared.team and plan.system.network is None:
+            said.append(
+                f"no link of {plan.system.device.id} joins {shared.team} devices; the answer is as if its fastest one "
+                "did; a network is written behind the devices: + 400gbe"
+            )
     elif plan.device_count > 1:
         said.append(
             f"layers split over {plan.device_count} devices: one sequence decodes on one device after the other"

@@ -96,9 +96,14 @@ class Parallel:
                     f"{self.expert} devices share {count} experts; it must divide them, and at most the {self.team} "
                     "devices of tensor x data take part",
                     where="expert_parallel",
+                    next_step=f"Allowed: {', '.join(str(n) for n in range(1, self.team + 1) if not count % n)}.",
                 )
         if self.pipeline > len(model.layers):
-            raise InvalidRequest(f"{self.pipeline} groups of {len(model.layers)} layers", where="pipeline_parallel")
+            raise InvalidRequest(
+                f"{self.pipeline} groups of {len(model.layers)} layers",
+                where="pipeline_parallel",
+                next_step=f"Give at most {len(model.layers)}.",
+            )
         return self
 
     def _check_heads(self, heads: int, kv_heads: int | None) -> None:
