@@ -778,12 +778,6 @@ SKIPPED: dict[str, tuple[Row, str]] = {
     "no prompt": (
         local(RTX3090, test_kind="prefill", tokens_per_s=3), "the row does not state the length of the prompt",
     ),
-    "tensor parallelism": (
-        server(H200, device_count=4, tp=4, model="LLaMA 70B", hf_model_id="meta-llama/Llama-2-70b-hf",
-        weight_dtype="FP8",
-               test_kind="throughput_offline", value=2725, unit="output tokens/s/GPU"),
-        "tensor parallelism is not modelled yet",
-    ),
     "disaggregated": (
         server(B200, test_kind="tpot_disagg", value=5.3168, unit="ms"),
         "disaggregated prefill and decode is not modelled yet",

@@ -137,7 +137,7 @@ class Parallel:
             block = encoding.block_elements if encoding.block_elements > 1 else tile[1]
             sharing = self.tensor if row.operator.kind == "linear" else self.team // self.expert
             for tensor in row.operator.tensors:
-                if tensor.name in DIVIDED_BY_INPUT and tensor.columns % (sharing * block):
+                if sharing > 1 and tensor.name in DIVIDED_BY_INPUT and tensor.columns % (sharing * block):
                     able = [n for n in range(2, sharing) if not sharing % n and not tensor.columns % (n * block)]
                     fewer = f"Give tensor_parallel={able[-1]}" if able else "Share whole layers (pipeline_parallel)"
                     experts = f", expert_parallel={self.team}" if row.operator.kind == "experts" else ""
