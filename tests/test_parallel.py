@@ -6,8 +6,10 @@ head; the shapes are those of the models' config.json.
 
 from __future__ import annotations
 
+import collections
 import itertools
 import json
+import random
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from rooflinellm.cli import main
 from rooflinellm.engine.evaluate import Run
 from rooflinellm.engine.parallel import Parallel, collective_s, collectives, collectives_s, least_collectives_s
 from rooflinellm.engine.plan import Collective, Link
+from rooflinellm.operators.experts import busiest_over_mean
 from rooflinellm.summary import limit_shares
 
 H100 = "80GiB,3350GB/s,989.4TFLOP/s@bf16"  # without a cache and without a higher clock
@@ -240,6 +243,33 @@ def test_experts_of_all_copies_exchange_tokens() -> None:
     # Two devices of each copy sum over half of the tokens.
     both = of("qwen3-30b-a3b", Parallel(tensor=2, expert=4, data=2))
     assert (both["sum"].count, both["sum"].bytes_per_token) == (48 + 1, 2048 * 2 / 2)
+
+
+@pytest.mark.parametrize(("total", "touched", "ranks"), [(256, 8, 8), (128, 60, 4), (128, 8, 2), (256, 200, 16)])
+def test_the_busiest_device_has_more_experts_than_the_mean(total: int, touched: int, ranks: int) -> None:
+    draw = random.Random(1)
+    part = total // ranks
+    loads = []
+    for _ in range(4000):
+        chosen = draw.sample(range(total), touched)
+        loads.append(max(collections.Counter(expert // part for expert in chosen).values()))
+    mean = sum(loads) / len(loads) / (touched / ranks)
+    assert busiest_over_mean(total, touched, ranks) == pytest.approx(mean, rel=0.12)
+
+
+def test_devices_that_read_all_experts_are_equally_busy() -> None:
+    assert busiest_over_mean(128, 128, 8) == 1
+    assert busiest_over_mean(128, 8, 1) == 1
+    assert busiest_over_mean(128, 1, 8) == 8  # one expert is on one device
+    factors = [busiest_over_mean(128, touched, 8) for touched in (1, 8, 32, 64, 120, 128)]
+    assert factors == sorted(factors, reverse=True)
+
+
+def test_whole_experts_are_slower_at_a_small_batch() -> None:
+    apart, shared = (
+        expected("qwen3-30b-a3b", "4x h100-sxm", tensor_parallel=4, expert_parallel=degree) for degree in (4, 1)
+    )
+    assert apart > shared
 
 
 def test_no_sum_is_faster_than_its_bytes() -> None:

@@ -125,6 +125,7 @@ class KernelBuilder:
             ideal_key="" if paths is None else paths.ideal_key,
             ideal_flop_per_s=0.0 if paths is None else self.device.peak(paths.ideal_key) * self.device.clock_headroom,
             paths=rates,
+            ranks=self.parallel.expert if operator.kind == "experts" else 1,
         )
 
     def _state_bytes(self, mixer: Recurrent) -> int:

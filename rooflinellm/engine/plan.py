@@ -74,6 +74,8 @@ class Kernel:
         Its rate at the highest clock. [FLOP/s]
     paths : tuple of PathRate
         What is expected instead, by tokens in a pass.
+    ranks : int
+        Devices that have some of the experts each; the busiest decides. [-]
     """
 
     name: str
@@ -100,6 +102,7 @@ class Kernel:
     ideal_key: str
     ideal_flop_per_s: Any
     paths: tuple[PathRate, ...]
+    ranks: int = 1
 
 
 @dataclass(frozen=True, slots=True)
