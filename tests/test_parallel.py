@@ -544,3 +544,17 @@ def test_degrees_are_an_axis_of_a_sweep() -> None:
     assert found.tpot_s.expected.shape == (2,)
     with pytest.raises(rl.InvalidRequest, match="the system has 8"):
         rl.sweep("llama-3.1-8b", "8x h100-sxm", weights="bf16", engine="vllm", tensor_parallel=[4, 8])
+
+
+@pytest.mark.parametrize(
+    "degrees",
+    [{"data_parallel": 4}, {"expert_parallel": 4, "data_parallel": 4}, {"tensor_parallel": 2, "pipeline_parallel": 2}],
+)
+def test_several_batches_at_once_are_each_alone(degrees: dict[str, int]) -> None:
+    batches = [1, 2, 8, 100]
+    together = ask("qwen3-30b-a3b", "4x h100-sxm", batch=batches, **degrees)
+    for index, batch in enumerate(batches):
+        alone = ask("qwen3-30b-a3b", "4x h100-sxm", batch=batch, **degrees)
+        assert together.tpot_s.expected[index] == pytest.approx(alone.tpot_s.expected, rel=1e-12)
+        assert together.decode.read_bytes[index] == pytest.approx(alone.decode.read_bytes, rel=1e-12)
+        assert together.memory.total_bytes[index] == alone.memory.total_bytes
