@@ -260,7 +260,7 @@ class MemoryPlan:
     Attributes
     ----------
     resident_weight_bytes : int
-        All weights. [byte]
+        All weights, those that several devices hold as often as they do. [byte]
     kv_allocated_bytes, kv_occupied_bytes : int or ndarray
         Cache of all sequences: as allocated for the configured context, and as filled after the last token. [byte]
     kv_by_kind : mapping of str to int or ndarray
@@ -279,6 +279,8 @@ class MemoryPlan:
         What each device holds.
     draft_bytes : int or ndarray
         Weights, cache and buffers of what drafts tokens. [byte]
+    copied_weight_bytes : int
+        Of the weights, those that a device holds beside another one. [byte]
     """
 
     resident_weight_bytes: Any
@@ -292,6 +294,7 @@ class MemoryPlan:
     fits: Any
     placement: tuple[PlacedPart, ...]
     draft_bytes: Any
+    copied_weight_bytes: int
     _largest_context: Callable[[], Any] = field(repr=False)
     _largest_batch: Callable[[], Any] = field(repr=False)
 
@@ -309,7 +312,8 @@ class MemoryPlan:
         """JSON keys as the command line prints them."""
         scalars = (
             "resident_weight_bytes", "kv_allocated_bytes", "kv_occupied_bytes", "state_bytes", "workspace_bytes",
-            "draft_bytes", "total_bytes", "usable_bytes", "fits", "max_context_tokens", "max_batch",
+            "draft_bytes", "copied_weight_bytes", "total_bytes", "usable_bytes", "fits", "max_context_tokens",
+            "max_batch",
         )  # fmt: skip
         return {
             **{name: plain(getattr(self, name)) for name in scalars},

@@ -110,7 +110,15 @@ def what_text(estimate: Estimate) -> str:
     parts = [estimate.model.name, weights_text(estimate.weights)]
     if estimate.kv not in ("f16", "bf16"):
         parts.append(f"KV {estimate.kv}")
-    return " · ".join([*parts, system_text(estimate.hardware), estimate.engine.replace(":", " ")])
+    return " · ".join([*parts, devices_text(estimate), estimate.engine.replace(":", " ")])
+
+
+def devices_text(estimate: Estimate) -> str:
+    """The devices and how they share the work, as ``8x H100 SXM5 80GB TP4 PP2``."""
+    names = {"TP": "tensor", "PP": "pipeline", "EP": "expert", "DP": "data"}
+    degrees = {short: estimate.workload.get(f"{name}_parallel", 1) for short, name in names.items()}
+    said = [f"{short}{degree}" for short, degree in degrees.items() if degree > 1]
+    return " ".join([system_text(estimate.hardware), *said])
 
 
 def fits_text(memory: MemoryPlan, tokens: Any = None) -> str:
@@ -437,14 +445,17 @@ def placement_table(memory: MemoryPlan) -> Table:
     }  # fmt: skip
     shown = {name: key for name, key in kinds.items() if any(getattr(part, key) for part in memory.placement)}
     drops = {"total, GiB": 0, "weights": 1}
-    rows = [
-        [
-            part.device,
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for part in memory.placement:
+        cells = (
             str(part.layers) if part.layers else "",
             *(gib_text(getattr(part, key)) for key in shown.values()),
             "?" if part.usable_bytes is None else gib_text(part.usable_bytes),
-        ]
-        for part in memory.placement
+        )
+        kind = part.device.partition(",")[0].partition(" #")[0]
+        alike.setdefault((kind, *cells), []).append(part.device)
+    rows = [
+        [names[0] if len(names) == 1 else f"{len(names)} × {kind}", *cells] for (kind, *cells), names in alike.items()
     ]
     sizes = [Column(name, drop=drops.get(name, 2)) for name in shown]
     return Table([Column("placement", "left"), Column("layers", drop=1), *sizes, Column("usable")], rows)

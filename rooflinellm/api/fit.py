@@ -23,6 +23,7 @@ from rooflinellm.specs.model import ModelEntry
 from rooflinellm.summary import (
     count_text,
     device_text,
+    devices_text,
     fits_text,
     gib_text,
     host_text,
@@ -30,7 +31,6 @@ from rooflinellm.summary import (
     placement_flags,
     placement_table,
     placement_text,
-    system_text,
     tokens_text,
     weights_text,
     what_text,
@@ -440,6 +440,11 @@ class _Request:
         """The same with so many layers on the devices."""
         return replace(self, keywords={**self.keywords, "gpu_layers": gpu_layers, "cpu_moe_layers": None})
 
+    def over(self, devices: int) -> _Request:
+        """The same with each layer shared by so many devices, and with no other degree."""
+        others = dict.fromkeys(("pipeline_parallel", "expert_parallel", "data_parallel"), 1)
+        return replace(self, keywords={**self.keywords, **others, "tensor_parallel": devices})
+
     def elsewhere(self) -> _Request:
         """The same without a wish for a placement and what-ifs about the hardware that was asked for."""
         kept = {
@@ -485,7 +490,9 @@ def _formats(request: _Request, system: SystemSpec, wanted: Estimate) -> list[Fo
         found.append(
             FormatFit(
                 weights=item.weights,
-                bits_per_weight=memory.resident_weight_bytes * BITS_PER_BYTE / item.model.total_params,
+                bits_per_weight=(memory.resident_weight_bytes - memory.copied_weight_bytes)
+                * BITS_PER_BYTE
+                / item.model.total_params,
                 resident_weight_bytes=memory.resident_weight_bytes,
                 total_bytes=memory.total_bytes,
                 fits=None if memory.fits is None else bool(memory.fits),
@@ -503,18 +510,21 @@ def _alternatives(
 ) -> Iterator[HardwareFit]:
     """What holds it: of each group of candidates the first few that do."""
     request = request.elsewhere()
+    shares_layers = wanted.workload.get("tensor_parallel", 1) > 1
+    shares_layers |= catalog.engine(wanted.engine)[0].several_devices != "layer_split"
     for most, group in _candidates(system, int(wanted.memory.total_bytes)):
         left = most
         for name in group:
             try:
-                item = request.on(name, weights, engine)
+                candidate = lookup.system(name)
+                item = request.over(candidate.device_count if shares_layers else 1).on(candidate, weights, engine)
             except RooflineError:  # the engine does not run there
                 continue
             if item.memory.fits is not True:
                 continue
             yield HardwareFit(
                 hardware=item.hardware.id,
-                name=system_text(item.hardware),
+                name=devices_text(item),
                 usable_bytes=item.memory.usable_bytes or 0,
                 total_bytes=item.memory.total_bytes,
                 max_context_tokens=item.memory.max_context_tokens,

@@ -20,6 +20,10 @@ COUNTS_OF = {
     "gpu-layers": "gpu_layers",
     "cpu-moe": "cpu_moe_layers",
     "draft-tokens": "draft_tokens",
+    "tp": "tensor_parallel",
+    "pp": "pipeline_parallel",
+    "ep": "expert_parallel",
+    "dp": "data_parallel",
 }
 WORDS_OF = {"weights": "weights", "kv": "kv", "engine": "engine", "draft": "draft"}
 AXES = COUNTS_OF | WORDS_OF

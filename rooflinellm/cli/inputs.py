@@ -207,11 +207,13 @@ _FLAG_OF = {keyword: option.flags[-1] for keyword, option in OPTIONS.items()} | 
 }
 _KEYWORDS = "|".join(sorted(_FLAG_OF, key=len, reverse=True))
 _KEYWORD = re.compile(rf"(?<![\w./\-])(?:{_KEYWORDS})(?=:|, or leave| is not available)")
+_DEGREE = re.compile(r"\b((?:tensor|pipeline|expert|data)_parallel)\b(?:=(\d+))?")
 
 
 def as_typed(text: str) -> str:
     """A message of the library with its keywords written as the options they were typed as."""
     text = _KEYWORD.sub(lambda match: _FLAG_OF[match[0]], text)
+    text = _DEGREE.sub(lambda match: _FLAG_OF[match[1]] + (f" {match[2]}" if match[2] else ""), text)
     text = re.sub(r"^(--[a-z-]+): \1 ", r"\1 ", text)
     return re.sub(r"^overrides, ", "--set ", text)
 

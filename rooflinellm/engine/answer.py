@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from rooflinellm._numeric import anywhere, ceil_div, largest, maximum, where
+from rooflinellm._numeric import anywhere, ceil_div, largest, maximum, minimum, where
 from rooflinellm.engine.memory import Allocation, memory_plan
 from rooflinellm.engine.phases import decode_interval, prefill_interval
 from rooflinellm.engine.plan import Plan, Stage
 from rooflinellm.engine.request import Request, decode_time, path_key, phase, prefill_time, time_prediction
 from rooflinellm.engine.speculation import speculation_result, speculative_time
 from rooflinellm.results import Estimate, Prediction
-from rooflinellm.units import GB
+from rooflinellm.units import GB, MICRO
 
 FirstToken = Literal["prefill", "extra_step"]
 
@@ -96,13 +96,14 @@ def answer(
         e2e = e2e + first.scaled(1 - counted_twice)
 
     device = plan.system.device
+    copies = 1 if replicas == 1 else minimum(batch, replicas)  # a copy without a request does nothing
     energy: Prediction | None = None
     if device.tdp_w is not None:
         drawn = device.tdp_w * plan.system.device_count * rates.decode_power_fraction
         energy = tpot.scaled(drawn / batch, "J")
     return Estimate(
-        prefill=phase(plan, "prefill", prefill, request.computed_tokens, batch, prefill_s, prefill_s),
-        decode=phase(plan, "decode", decode, shown_steps, batch, decode_s, rated_s),
+        prefill=phase(plan, "prefill", prefill, request.computed_tokens, batch, prefill_s, prefill_s, copies),
+        decode=phase(plan, "decode", decode, shown_steps, batch, decode_s, rated_s, copies),
         ttft_s=ttft,
         tpot_s=tpot,
         itl_s=tpot if request.speculation is None else tpot.scaled(request.speculation.cycle_tokens),
@@ -172,6 +173,18 @@ def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[s
             + (f", experts over {shared.expert}" if shared.expert > 1 else "")
             + "; even shares, sums over devices on top"
         )
+        if plan.collectives:
+            link = plan.collectives[0].link
+            said.append(
+                f"between devices: {link.sustained_bandwidth / GB:.3g} GB/s in one direction, "
+                f"{link.latency_s / MICRO:.3g} µs for a small message"
+            )
+        joined = max((link.domain for link in plan.system.device.links), default=shared.team)
+        if joined < shared.team and plan.system.network is None:
+            said.append(
+                f"no link of {plan.system.device.id} joins {shared.team} devices; the answer is as if its fastest one "
+                "did; a network is written behind the devices: + 400gbe"
+            )
     elif plan.device_count > 1:
         said.append(
             f"layers split over {plan.device_count} devices: one sequence decodes on one device after the other"

@@ -95,7 +95,8 @@ def compile_plan(
     Raises
     ------
     InvalidRequest
-        The engine cannot run the format or the cache type, or leave anything on the host, or there is no host.
+        The engine cannot run the format or the cache type, or leave anything on the host, or there is no host; or
+        devices would cut the format's blocks.
     MissingSpec
         A peak or an efficiency that is needed is not known.
     """
@@ -112,6 +113,8 @@ def compile_plan(
                 f"{engine.id} has no cache type '{name}'; it has {', '.join(engine.kv.types)}", where="kv"
             )
     layout = _compiler.layout(model, fmt, encodings)
+    if fmt.family == "hf":  # a GGUF file's rows may be cut anywhere
+        parallel.check_blocks(layout, encodings.encodings)
     resident = resident_weight_bytes or layout.resident_bytes
     offload = offload or Offload()
     builder = StageBuilder(

@@ -270,11 +270,14 @@ def expect(kernel: Kernel, passes: Passes, skew: Any) -> Expectation:
 def _expect_product(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:
     """Memory and compute seconds of a product with weights (or of a lookup, or of vectors) over a run."""
     moved, share = moved_bytes(kernel, run, skew)
-    memory = run.passes * (moved / kernel.sustained_bandwidth)
+    passes = run.passes
+    if kernel.ranks > 1:
+        passes = passes * experts.busiest_over_mean(kernel.experts, share * kernel.active, kernel.ranks)
+    memory = passes * (moved / kernel.sustained_bandwidth)
     if not kernel.paths:
         return memory, 0.0 * memory
     tokens, _ = multiplied(kernel, run)
-    return memory, run.passes * _compute_s(kernel, tokens, run.tokens, share)
+    return memory, passes * _compute_s(kernel, tokens, run.tokens, share)
 
 
 def moved_bytes(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:

@@ -88,7 +88,8 @@ class KernelBuilder:
         """One row as coefficients."""
         operator, count = row.operator, len(row.layers)
         paths = self._paths(row)
-        rates = () if paths is None else self._path_rates(paths, row)
+        work_copies = self.parallel.work_copies(row)
+        rates = () if paths is None else self._path_rates(paths, row, work_copies)
         mixing, moe = operator.mixing, operator.moe
         weight_bytes: float = row.weight_bytes if moe is None else row.expert_bytes
         weight_copies, cache_copies = self.parallel.weight_copies(row), self.parallel.cache_copies(row)
@@ -114,15 +115,17 @@ class KernelBuilder:
             expansion_flops_per_token=0 if mixing is None else count * mixing.expansion_flops_per_token,
             state_bytes=0 if operator.recurrent is None else count * self._state_bytes(operator.recurrent),
             activation_bytes_per_token=count
+            * self.parallel.activation_copies(row)
             * linear.activation_bytes(1, operator.inputs, operator.outputs, self.engine.activation_bytes),
             floor_s=count * self.rate.floor_s(operator.kind, FEW),
             floor_many_s=count * self.rate.floor_s(operator.kind, MANY),
             sustained_bandwidth=self.device.memory_bandwidth_bytes_per_s
             * self.rate.memory(operator.kind, row.encoding),
-            few_tokens_flop_per_s=self._few_tokens(row) if rates else 0.0,
+            few_tokens_flop_per_s=self._few_tokens(row) / work_copies if rates else 0.0,
             ideal_key="" if paths is None else paths.ideal_key,
             ideal_flop_per_s=0.0 if paths is None else self.device.peak(paths.ideal_key) * self.device.clock_headroom,
             paths=rates,
+            ranks=self.parallel.expert if operator.kind == "experts" else 1,
         )
 
     def _state_bytes(self, mixer: Recurrent) -> int:
@@ -141,13 +144,13 @@ class KernelBuilder:
             )
         return self.paths[row.encoding]
 
-    def _path_rates(self, paths: Paths, row: OperatorRow) -> tuple[PathRate, ...]:
+    def _path_rates(self, paths: Paths, row: OperatorRow, work_copies: float) -> tuple[PathRate, ...]:
         kind, encoding = row.operator.kind, row.encoding
         return tuple(
             PathRate(
                 path.min_tokens,
                 path.key,
-                self.device.peak(path.key) * self.rate.compute(kind, encoding, path.key),
+                self.device.peak(path.key) * self.rate.compute(kind, encoding, path.key) / work_copies,
                 self.rate.half_tokens(kind, encoding, path.key),
             )
             for path in paths.expected

@@ -103,10 +103,10 @@ def held(plan: Plan, stage: Stage, share: DeviceShare, sequences: Any, limit: An
     works = stage.tier == "device" or (stage.tier == "host" and stage.kernels)
     own = workspace_bytes(plan, sequences, limit, allocation.chunk, stage) if works else 0
     return Held(
-        weights=share.weight_bytes,
+        weights=share.weight_bytes + share.copied_bytes,
         kv=kv,
         state=share.state_bytes * sequences * allocation.state_copies,
-        workspace=own * stage.team + share.copied_bytes,
+        workspace=own * stage.team,
         drafts=draft_bytes(plan, sequences, limit, allocation) if share is plan.main.shares[0] else 0,
     )
 
@@ -165,7 +165,7 @@ def _fit(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
                 unknown = True
     device = plan.system.device
     if device.memory.unified and device.memory_bytes is not None:
-        fits = fits & (shared <= device.memory_bytes * plan.system.device_count)
+        fits = fits & (shared <= device.memory_bytes * plan.system.device_count // plan.parallel.replicas)
     return None if unknown and every(fits) else fits
 
 
@@ -217,7 +217,7 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
         placement = tuple(replace(part, device=f"{part.device}, copy {n // alike}") for n, part in enumerate(placement))
         kinds = {kind: size * replicas for kind, size in kinds.items()}
         filled, state = filled * replicas, state * replicas
-    weights = plan.resident_weight_bytes * replicas
+    weights = (plan.resident_weight_bytes + sum(share.copied_bytes for _, share in shares)) * replicas
     kv_bytes: Any = sum(kinds.values())
     drafts = draft_bytes(plan, sequences, limit, allocation) * replicas
     total: Any = sum(part.bytes for part in placement)
@@ -229,6 +229,7 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
         state_bytes=state,
         workspace_bytes=total - kv_bytes - state - weights - drafts,
         draft_bytes=drafts,
+        copied_weight_bytes=weights - plan.resident_weight_bytes,
         total_bytes=total,
         usable_bytes=_total_usable(plan),
         fits=_fit(plan, sequences, limit, allocation),
@@ -295,7 +296,9 @@ def _largest_context(plan: Plan, sequences: Any, allocation: Allocation) -> Any:
 def _largest_batch(plan: Plan, limit: Any, allocation: Allocation) -> Any:
     if not _known(plan):
         return None
-    return _largest(lambda count: _holds(plan, count, limit, allocation), LARGEST_BATCH, limit)
+    return plan.parallel.replicas * _largest(
+        lambda count: _holds(plan, count, limit, allocation), LARGEST_BATCH // plan.parallel.replicas, limit
+    )
 
 
 def _holds(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:

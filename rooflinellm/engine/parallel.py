@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rooflinellm._numeric import minimum
 from rooflinellm.engine.evaluate import Run
-from rooflinellm.engine.layout import OperatorRow
+from rooflinellm.engine.layout import Layout, OperatorRow
 from rooflinellm.engine.plan import Collective, Link
 from rooflinellm.errors import InvalidRequest
+from rooflinellm.operators.graph import Operator
 from rooflinellm.operators.model import ModelSpec
-from rooflinellm.specs.model import Attention, Indexer, LatentAttention, MixtureOfExperts
+from rooflinellm.specs.formats import Encoding
+from rooflinellm.specs.model import (
+    Attention,
+    Block,
+    CompressedAttention,
+    Indexer,
+    LatentAttention,
+    MixtureOfExperts,
+    NoFFN,
+    NoMixer,
+)
 
-ON_EVERY_DEVICE = ("router", "QKV down projection", "indexer projection")
-"""Products that every device of a team computes for itself."""
-PER_LAYER = 2
-"""Sums over all devices in a layer: behind attention and behind the feed-forward part. [-]"""
+ON_EVERY_DEVICE = ("ffn_gate_inp", "attn_q_a", "attn_kv", "attn_kv_a_mqa")
+"""Matrices that every device multiplies for itself, as it does those of an indexer: routers, and what makes latents."""
+DIVIDED_BY_INPUT = ("attn_output", "attn_output_b", "ssm_out", "ffn_down", "ffn_down_exps", "ffn_down_shexp")
+"""Matrices of which each device has some of the input features, along which blocks are packed."""
+UNALIGNED = ("mxfp4", "nf4", "nf4_dq")
+"""Encodings whose blocks a border between devices may cut: engines pad the rows, or blocks run over the matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +85,7 @@ class Parallel:
                 next_step=f"Name {self.devices} devices, or give degrees whose product is {devices}.",
             )
         for mixer in dict.fromkeys(mixer for block in model.layers for mixer in block.mixers):
-            if isinstance(mixer, Attention | LatentAttention):
+            if isinstance(mixer, Attention | LatentAttention | CompressedAttention):
                 self._check_heads(mixer.heads, getattr(mixer, "kv_heads", None))
         experts = {b.ffn.experts for b in model.layers if isinstance(b.ffn, MixtureOfExperts)}
         if self.expert > 1 and not experts:
@@ -82,9 +96,14 @@ class Parallel:
                     f"{self.expert} devices share {count} experts; it must divide them, and at most the {self.team} "
                     "devices of tensor x data take part",
                     where="expert_parallel",
+                    next_step=f"Allowed: {', '.join(str(n) for n in range(1, self.team + 1) if not count % n)}.",
                 )
         if self.pipeline > len(model.layers):
-            raise InvalidRequest(f"{self.pipeline} groups of {len(model.layers)} layers", where="pipeline_parallel")
+            raise InvalidRequest(
+                f"{self.pipeline} groups of {len(model.layers)} layers",
+                where="pipeline_parallel",
+                next_step=f"Give at most {len(model.layers)}.",
+            )
         return self
 
     def _check_heads(self, heads: int, kv_heads: int | None) -> None:
@@ -102,27 +121,71 @@ class Parallel:
                 next_step=f"Allowed: {', '.join(map(str, able[:12]))}.",
             )
 
-    def weight_copies(self, row: OperatorRow) -> float:
-        """How often a team holds the weights of an operator. [-]"""
-        operator = row.operator
+    def check_blocks(self, layout: Layout, encodings: Mapping[str, Encoding]) -> None:
+        """Refuse borders between devices that cut blocks which share a scale.
+
+        Raises
+        ------
+        InvalidRequest
+            Rows of a matrix whose part on one device is no multiple of the encoding's block.
+        """
+        for row in layout.rows:
+            if row.encoding is None or row.encoding in UNALIGNED or row.operator.kind not in ("linear", "experts"):
+                continue
+            encoding = encodings[row.encoding]
+            tile = encoding.tile or (1, 1)
+            block = encoding.block_elements if encoding.block_elements > 1 else tile[1]
+            sharing = self.tensor if row.operator.kind == "linear" else self.team // self.expert
+            for tensor in row.operator.tensors:
+                if sharing > 1 and tensor.name in DIVIDED_BY_INPUT and tensor.columns % (sharing * block):
+                    able = [n for n in range(2, sharing) if not sharing % n and not tensor.columns % (n * block)]
+                    fewer = f"Give tensor_parallel={able[-1]}" if able else "Share whole layers (pipeline_parallel)"
+                    experts = f", expert_parallel={self.team}" if row.operator.kind == "experts" else ""
+                    raise InvalidRequest(
+                        f"{tensor.columns:,} features of {tensor.name} over {sharing} devices cut blocks of {block} in "
+                        f"{row.encoding}",
+                        where="tensor_parallel",
+                        next_step=f"{fewer}{experts}, or take weights without such blocks.",
+                    )
+
+    def _held(self, operator: Operator) -> float:
+        """How often the devices of one copy hold and multiply an operator's matrices between them. [-]"""
         if operator.kind == "experts":
             return 1
-        attention_copies = self.team // self.tensor  # with experts of all devices, the rest is there once a copy
-        if operator.kind == "vector" or operator.name in ON_EVERY_DEVICE:
-            return self.team
-        if operator.name == "QKV projection" and operator.kv_share is not None:
+        if operator.kv_share is not None:
             kv_heads, share = operator.kv_share
-            return attention_copies * (1 - share + share * max(1.0, self.tensor / kv_heads))
-        return attention_copies
+            return 1 + share * (max(1.0, self.tensor / kv_heads) - 1)
+        matrices = [tensor for tensor in operator.tensors if tensor.use == "matrix"]
+        total = sum(tensor.params for tensor in matrices)
+        alike = sum(t.params for t in matrices if t.name in ON_EVERY_DEVICE or t.name.startswith("indexer"))
+        return 1 + (self.tensor - 1) * alike / total if alike else 1
+
+    def weight_copies(self, row: OperatorRow) -> float:
+        """How often a team holds the weights of an operator; with experts of all devices, the rest once a copy. [-]"""
+        operator = row.operator
+        if operator.kind == "vector":
+            return self.team
+        return self._held(operator) * (1 if operator.kind == "experts" else self.team // self.tensor)
+
+    def work_copies(self, row: OperatorRow) -> float:
+        """How many devices of a copy compute the same products. [-]"""
+        mixing = row.operator.mixing
+        if mixing is not None and isinstance(mixing.cache, Indexer):
+            return self.tensor
+        return self._held(row.operator)
+
+    def activation_copies(self, row: OperatorRow) -> int:
+        """How many devices of a copy move the same activations: norms and lookups are not divided. [-]"""
+        return self.tensor if row.operator.kind in ("vector", "embedding") else 1
 
     def cache_copies(self, row: OperatorRow) -> float:
         """How often a team holds what an operator caches. [-]"""
         mixing = row.operator.mixing
         if mixing is None:
             return 1
-        if isinstance(mixing.cache, LatentAttention | Indexer) or not isinstance(mixing.cache, Attention):
-            return self.tensor
-        return max(1.0, self.tensor / mixing.cache.kv_heads)
+        if isinstance(mixing.cache, Attention):
+            return max(1.0, self.tensor / mixing.cache.kv_heads)
+        return self.tensor
 
 
 ALONE = Parallel()
@@ -131,21 +194,33 @@ ALONE = Parallel()
 def collectives(model: ModelSpec, parallel: Parallel, activation_bytes: int, link: Link) -> tuple[Collective, ...]:
     """What the devices of a team tell one another in a pass.
 
-    A sum over t devices behind attention and behind the feed-forward part of each layer and behind the embedding, and a
-    gathering of logits. With experts on different devices, tokens go to them and back instead of a sum.
+    A sum over t devices behind attention and behind the feed-forward part of each layer (one behind both where they
+    work side by side) and behind the embedding, and a gathering of logits. Copies that share experts send tokens to
+    them and back instead of a sum; a token goes once to each of the e devices that its k experts lie on, on average
+
+        e (1 - (1 - 1/e)^k)
     """
     if parallel.team == 1:
         return ()
-    layers, wide = len(model.layers), model.hidden * activation_bytes
-    mixtures = sum(isinstance(block.ffn, MixtureOfExperts) for block in model.layers) if parallel.expert > 1 else 0
+    wide, copies = model.hidden * activation_bytes, parallel.team // parallel.tensor
+    mixtures = [b.ffn for b in model.layers if isinstance(b.ffn, MixtureOfExperts)] if copies > 1 else []
     found = []
     if parallel.tensor > 1:
-        sums = PER_LAYER * layers + 1 - mixtures
-        found.append(Collective("sum", sums, wide, parallel.tensor, link))
+        sums = sum(map(_sums, model.layers)) + 1 - len(mixtures)
+        found.append(Collective("sum", sums, wide / copies, parallel.tensor, link))
+        logits = model.entry.vocabulary * activation_bytes
+        found.append(Collective("gather", 1, logits / copies, parallel.tensor, link))
     if mixtures:
-        active = next(b.ffn.active for b in model.layers if isinstance(b.ffn, MixtureOfExperts))
-        found.append(Collective("exchange", 2 * mixtures, wide * active, parallel.expert, link))
+        ranks = parallel.expert
+        reached = ranks * (1 - (1 - 1 / ranks) ** mixtures[0].active)
+        found.append(Collective("exchange", 2 * len(mixtures), wide * reached, ranks, link))
     return tuple(found)
+
+
+def _sums(block: Block) -> int:
+    """Sums over devices in a layer: one where a single norm feeds both parts, which are then added first. [-]"""
+    parts = any(not isinstance(mixer, NoMixer) for mixer in block.mixers) + (not isinstance(block.ffn, NoFFN))
+    return min(parts, block.norms) if block.norms else parts
 
 
 def collective_s(collective: Collective, tokens: Any, bandwidth: float, latency_s: float) -> Any:
@@ -155,16 +230,17 @@ def collective_s(collective: Collective, tokens: Any, bandwidth: float, latency_
 
         min(a + (t - 1) M / b, 2 a + 2 (t - 1) / t M / b)
 
-    In an exchange each device sends the part of its share of the tokens that belongs elsewhere:
+    In an exchange each device sends the part of its share of the tokens that belongs elsewhere, and in a gathering it
+    receives what it has not:
 
-        a + M (t - 1) / t^2 / b
+        a + M (t - 1) / t^2 / b,    a + M (t - 1) / t / b
 
     Parameters
     ----------
     collective : Collective
         What is told.
     tokens : array_like
-        Tokens of the pass. [token]
+        Tokens of the pass; of a gathering, those that have logits. [token]
     bandwidth : float
         Of the link of one device, in one direction, b. [byte/s]
     latency_s : float
@@ -178,6 +254,8 @@ def collective_s(collective: Collective, tokens: Any, bandwidth: float, latency_
     t, message = collective.ranks, tokens * collective.bytes_per_token / bandwidth
     if collective.kind == "exchange":
         return latency_s + message * (t - 1) / t**2
+    if collective.kind == "gather":
+        return latency_s + message * (t - 1) / t
     return minimum(latency_s + (t - 1) * message, 2 * latency_s + 2 * (t - 1) / t * message)
 
 
@@ -187,17 +265,22 @@ def collectives_s(found: tuple[Collective, ...], runs: tuple[Run, ...]) -> Any:
     for collective in found:
         link = collective.link
         for run in runs:
-            each = collective_s(collective, run.tokens, link.sustained_bandwidth, link.latency_s)
-            total = total + run.passes * collective.count * each
+            logits = run.sequences * run.logits
+            tokens, often = (logits, minimum(logits, 1)) if collective.kind == "gather" else (run.tokens, 1)
+            each = collective_s(collective, tokens, link.sustained_bandwidth, link.latency_s)
+            total = total + run.passes * collective.count * each * often
     return total
 
 
 def least_collectives_s(found: tuple[Collective, ...], runs: tuple[Run, ...]) -> Any:
-    """Least time of all collectives: every device receives each message once, however it is added up. [s]"""
+    """Least time of all collectives: in a sum every device receives each message once, however it is added up. [s]
+
+    Tokens may be sent to experts on their own device, and logits may be chosen from where they are.
+    """
     total: Any = 0.0
     for collective in found:
-        share = 1 if collective.kind == "sum" else (collective.ranks - 1) / collective.ranks**2
-        for run in runs:
-            moved = run.tokens * collective.bytes_per_token * share / collective.link.bandwidth
-            total = total + run.passes * collective.count * moved
+        if collective.kind == "sum":
+            for run in runs:
+                moved = run.tokens * collective.bytes_per_token / collective.link.bandwidth
+                total = total + run.passes * collective.count * moved
     return total

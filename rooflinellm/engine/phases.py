@@ -124,7 +124,8 @@ def phase_time(
     read: Any = sum(item.read_bytes for stage in stages for item in stage.works)
     compute: Any = sum(stage.compute_s for stage in stages)
     memory: Any = sum(stage.memory_s for stage in stages)
-    told = least_collectives_s(plan.collectives, ideal_passes.packed)
+    # Groups of layers that work side by side tell one another side by side as well.
+    told = least_collectives_s(plan.collectives, ideal_passes.packed) / where(in_turn, 1, plan.parallel.pipeline)
     link: Any = maximum(most(stage.link_s for stage in stages), told)
     serial: Any = sum(maximum(stage.compute_s, stage.memory_s) for stage in stages)
     ideal = maximum(where(in_turn, serial, _together(stages)), link)
@@ -132,7 +133,7 @@ def phase_time(
     slowest = most(stage.expected_s / stage.stage.machine.devices for stage in stages)
     scale = divide(total, (total + (in_flight - 1) * slowest) / in_flight, empty=1.0)
     crossing = sum_crossings(plan.crossings, expected_passes.packed)
-    crossing = crossing + collectives_s(plan.collectives, expected_passes.packed)
+    crossing = crossing + collectives_s(plan.collectives, expected_passes.packed) / scale
     # Sustained rates are never above printed ones, so this only mends the last bit of a floating-point sum.
     expected = maximum(total / scale + crossing, ideal)
     return PhaseTime(

@@ -74,6 +74,8 @@ class Kernel:
         Its rate at the highest clock. [FLOP/s]
     paths : tuple of PathRate
         What is expected instead, by tokens in a pass.
+    ranks : int
+        Devices that have some of the experts each; the busiest decides. [-]
     """
 
     name: str
@@ -100,6 +102,7 @@ class Kernel:
     ideal_key: str
     ideal_flop_per_s: Any
     paths: tuple[PathRate, ...]
+    ranks: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +217,10 @@ class Collective:
     Attributes
     ----------
     kind : str
-        ``sum`` of what each has, or ``exchange`` of tokens.
+        ``sum`` of what each has, ``exchange`` of tokens, or ``gather`` of logits.
     count : int
         How often in a pass. [-]
-    bytes_per_token : int
+    bytes_per_token : float
         [byte/token]
     ranks : int
         Devices that take part. [-]
@@ -225,9 +228,9 @@ class Collective:
         The way they take.
     """
 
-    kind: Literal["sum", "exchange"]
+    kind: Literal["sum", "exchange", "gather"]
     count: int
-    bytes_per_token: int
+    bytes_per_token: float
     ranks: int
     link: Link
 

@@ -163,7 +163,14 @@ def rate_prediction(count: Any, time: Prediction) -> Prediction:
 
 
 def phase(
-    plan: Plan, name: str, time: PhaseTime, tokens: Any, sequences: Any, shown: Prediction, rate_time: Prediction
+    plan: Plan,
+    name: str,
+    time: PhaseTime,
+    tokens: Any,
+    sequences: Any,
+    shown: Prediction,
+    rate_time: Prediction,
+    copies: Any = 1,
 ) -> Phase:
     """Views over an evaluated phase.
 
@@ -183,6 +190,8 @@ def phase(
         The phase's time. [s]
     rate_time : Prediction
         Time that the rate is taken over; that of the next step where decode has none. [s]
+    copies : array_like
+        Copies of the model that do the same beside one another. [-]
 
     Returns
     -------
@@ -195,25 +204,25 @@ def phase(
         tokens_per_s=rate,
         aggregate_tokens_per_s=rate.scaled(sequences),
         time_s=shown,
-        flops=time.flops,
-        read_bytes=time.read_bytes,
+        flops=time.flops * copies,
+        read_bytes=time.read_bytes * copies,
         bound=_bound(time, time.expected_s),
         arithmetic_intensity=divide(time.flops, time.read_bytes),
         ridge_point=roofline.ridge_point(peak, _bandwidth(time, plan)),
         peak_flop_per_s=peak,
         mfu=metrics.mfu(time.flops, time.expected_s, _total_peak(time)),
         mbu=metrics.mbu(time.read_bytes, time.expected_s, _total_bandwidth(time)),
-        _operators=lambda: tuple(_rows(plan, time)),
-        _by_place=lambda: tuple(_places(plan, time)),
+        _operators=lambda: tuple(_rows(plan, time, copies)),
+        _by_place=lambda: tuple(_places(plan, time, copies)),
     )
 
 
-def _rows(plan: Plan, time: PhaseTime) -> Iterator[OperatorCost]:
+def _rows(plan: Plan, time: PhaseTime, copies: Any) -> Iterator[OperatorCost]:
     """Operators of all stages, and the copies between them."""
     for prefix, part in time.parts or (("", time),):
         for stage in part.stages:
             for kernel, item, expectation in zip(stage.stage.kernels, stage.works, stage.expectations, strict=True):
-                yield _operator_cost(stage, kernel, item, expectation, part, prefix, time)
+                yield _operator_cost(stage, kernel, item, expectation, part, prefix, time, copies)
     count = sum(crossing.count for crossing in plan.crossings) + sum(each.count for each in plan.collectives)
     if count:
         name = "exchange between devices" if plan.collectives else "copies between places"
@@ -237,19 +246,21 @@ def _beside(name: str, count: int, seconds: Any, bound: str, time: PhaseTime) ->
     )
 
 
-def _places(plan: Plan, time: PhaseTime) -> Iterator[PlaceCost]:
+def _places(plan: Plan, time: PhaseTime, copies: Any) -> Iterator[PlaceCost]:
     """Costs of the stages, and of the copies between them."""
     done = {id(each.stage): each for each in time.stages}
     for stage in plan.stages:
         own = done.get(id(stage))
         read: Any = 0 if own is None else sum(item.read_bytes for item in own.works)
         seconds: Any = 0.0 if own is None else own.expected_s / time.expected_scale
+        alike = len(stage.shares) * stage.team * (plan.parallel.replicas if stage.tier == "device" else 1)
         yield PlaceCost(
-            place=stage.names[0] if len(stage.shares) == 1 else f"{len(stage.shares)}x {stage.device.id}",
+            place=stage.names[0] if alike == 1 else f"{alike}x {stage.device.id}",
             tier=stage.tier,
             layers=sum(share.layers for share in stage.shares),
-            weight_bytes=sum(share.weight_bytes for share in stage.shares),
-            read_bytes=read,
+            weight_bytes=sum(share.weight_bytes + share.copied_bytes for share in stage.shares)
+            * plan.parallel.replicas,
+            read_bytes=read * copies,
             time_s=seconds,
             share_of_read=divide(read, time.read_bytes),
             share_of_expected=divide(seconds, time.expected_s),
@@ -311,6 +322,7 @@ def _operator_cost(
     time: PhaseTime,
     prefix: str,
     whole: PhaseTime,
+    copies: Any,
 ) -> OperatorCost:
     """One row of the table of a phase: of one of its parts, as often as the phase repeats it."""
     busy = expectation.busy_s
@@ -324,8 +336,8 @@ def _operator_cost(
     return OperatorCost(
         name=prefix + name,
         count=kernel.count,
-        flops=item.flops * whole.repeats,
-        read_bytes=item.read_bytes * whole.repeats,
+        flops=item.flops * whole.repeats * copies,
+        read_bytes=item.read_bytes * whole.repeats * copies,
         compute_path=path_key(kernel, time.pass_tokens),
         time_s=seconds,
         bound=_bound(expectation, total),

@@ -161,7 +161,9 @@ class StageBuilder:
             tiers = {placement.places[before].tier, placement.places[behind].tier}
             if not self._computes_on_host and "host" in tiers:
                 continue
-            if self.system.network is not None and tiers == {"device"}:
+            if tiers == {"device"} and self.parallel != ALONE:
+                counts[self.collective_link()] += 1
+            elif self.system.network is not None and tiers == {"device"}:
                 counts[self._network_link(self.system.network)] += 1
             elif tiers != {"host", "disk"}:
                 counts[self._host_link("devices" if tiers == {"device"} else "host", self.system.device)] += 1

@@ -145,6 +145,11 @@ def _vllm(estimate: Estimate) -> list[str]:
         words += ["--kv-cache-dtype", _DTYPES.get({"f16": "fp16"}.get(estimate.kv, estimate.kv), estimate.kv)]
     if workload["prefill_chunk"] is not None:
         words += ["--max-num-batched-tokens", workload["prefill_chunk"]]
+    for flag, name in (("-tp", "tensor"), ("-pp", "pipeline"), ("-dp", "data")):
+        degree = workload.get(f"{name}_parallel", 1)
+        words += [flag, degree] if degree > 1 else []
+    if workload.get("expert_parallel", 1) > 1:
+        words.append("--enable-expert-parallel")
     return [*map(str, words)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinellm._numeric import Numeric
+from rooflinellm._numeric import Numeric, maximum, minimum
 
 MEASURED_SKEW = 0.33
 """Skew of real routing: 12.44 and 19.61 of 128 experts at 2 and 4 tokens, 8 each (nibor1896/Crow, issue 38). [-]"""
@@ -41,3 +41,40 @@ def expected_distinct(experts: int, active: int, tokens: Numeric, skew: Numeric 
     """
     independent = tokens ** (1.0 - skew)
     return experts * (1.0 - (1.0 - active / experts) ** independent)
+
+
+def busiest_over_mean(experts: int, distinct: Numeric, ranks: int) -> Any:
+    """How many experts the busiest of some devices reads, over what each reads on average.
+
+    Of E experts, an equal part on each of e devices, D are touched. The part of one device has the mean and variance of
+    draws without replacement, and the largest of e parts lies where that of e normal variables does:
+
+        min(max(mu + z sigma, 1), E / e, D) / mu,    mu = D / e,
+        sigma^2 = D (1/e) (1 - 1/e) (E - D) / (E - 1),    z = Phi^-1((e - 3/8) / (e + 1/4))
+
+    Parameters
+    ----------
+    experts : int
+        Routed experts, E. [-]
+    distinct : array_like
+        Experts touched, D. [-]
+    ranks : int
+        Devices, e. [-]
+
+    Returns
+    -------
+    float or ndarray
+        At least 1. [-]
+
+    References
+    ----------
+    Blom (1958), "Statistical Estimates and Transformed Beta-Variables".
+    """
+    if ranks == 1:
+        return 1.0
+    from statistics import NormalDist
+
+    mean = distinct / ranks
+    variance = mean * (1 - 1 / ranks) * maximum(experts - distinct, 0) / (experts - 1)
+    largest = mean + NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)) * variance**0.5
+    return maximum(minimum(minimum(maximum(largest, 1), experts / ranks), distinct) / mean, 1.0)
