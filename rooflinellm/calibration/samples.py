@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 
 from rooflinellm.efficiency.rates import FEW, FEW_TOKENS, MANY
-from rooflinellm.engine.evaluate import Passes, Run, attended_work, moved_bytes, multiplied
+from rooflinellm.engine.evaluate import (
+    Passes,
+    Run,
+    attended_work,
+    attention_parts,
+    moved_bytes,
+    multiplied,
+    written_per_token,
+)
 from rooflinellm.engine.kernels import VECTOR_PEAK, choose_backend
 from rooflinellm.engine.parallel import collectives_s
 from rooflinellm.engine.plan import Kernel, Plan
@@ -20,8 +28,7 @@ from rooflinellm.measurements.evaluate import Evaluator
 from rooflinellm.measurements.population import population, series
 from rooflinellm.measurements.resolver import Resolved
 from rooflinellm.measurements.row import Row
-from rooflinellm.operators.attention import causal_pairs, passes_below
-from rooflinellm.operators.experts import MEASURED_SKEW
+from rooflinellm.operators.experts import MEASURED_SKEW, busiest_over_mean
 from rooflinellm.specs.profile import Level
 
 KINDS = ("prefill", "decode", "tpot", "ttft", "serving")
@@ -245,11 +252,14 @@ def _busy(
         return
     tokens, _ = multiplied(kernel, run)
     moved, share = moved_bytes(kernel, run, MEASURED_SKEW)
-    memory = run.passes * moved / bandwidth
+    passes = float(run.passes)
+    if kernel.ranks > 1:
+        passes *= float(busiest_over_mean(kernel.experts, share * kernel.active, kernel.ranks))
+    memory = passes * moved / bandwidth
     if path is None:
         yield Entry(names, memory_s=memory)
         return
-    flops = float(run.passes * kernel.flops_per_token)
+    flops = passes * kernel.flops_per_token
     peak, vector_peak = peaks[path.key], peaks.get(VECTOR_PEAK, math.inf)
     yield Entry(
         names,
@@ -261,37 +271,23 @@ def _busy(
 
 
 def _attention(kernel: Kernel, run: Run, names: dict[Level, str], bandwidth: float, peak: float) -> Iterator[Entry]:
-    """Attention over a run: its passes within the window, which grow, the one that straddles it, and those beyond.
-
-    Latent attention in two forms and attention within chunks count by their totals, as in the engine.
-    """
-    if kernel.chunk is not None or kernel.expanded_flops_per_pair:
+    """Attention over a run, in the parts that the engine adds up; passes within chunks count by their totals there."""
+    if kernel.chunk is not None and run.new_tokens != 1:
         flops, moved = attended_work(kernel, run)
         yield Entry(names, memory_s=moved / bandwidth, tile_s=flops / peak)
         return
-    new, window = run.new_tokens, kernel.window
-    parts = [(run.passes, run.cached, new)]
-    if window is not None:
-        growing = passes_below(window - new + 1, run.passes, new, run.cached)
-        straddling = max(passes_below(window, run.passes, new, run.cached) - growing, 0)
-        parts = [
-            (growing, run.cached, new),
-            (straddling, run.cached + growing * new, 0),
-            (run.passes - growing - straddling, max(run.cached, window), 0),
-        ]
-    per_cached = run.sequences * kernel.kv_bytes_per_token / bandwidth
-    per_pair = run.sequences * kernel.flops_per_pair / peak
-    for count, cached, step in parts:
-        if count > 0:
-            _, moved = attended_work(kernel, replace(run, passes=1, cached=cached))
+    written = run.tokens * written_per_token(kernel)
+    cached = run.sequences * kernel.kv_bytes_per_token
+    for part in attention_parts(kernel, run):
+        if part.passes > 0 and part.repeats > 0:
             yield Entry(
                 names,
-                memory_s=moved / bandwidth,
-                tile_s=per_pair * causal_pairs(new, cached, window),
-                passes=float(count),
-                memory_step_s=per_cached * step,
-                tile_step_s=per_pair * step * new,
-            )
+                memory_s=(written + cached * part.read) / bandwidth,
+                tile_s=run.sequences * part.flops / peak,
+                passes=float(part.passes),
+                memory_step_s=cached * part.read_step / bandwidth,
+                tile_step_s=run.sequences * part.flops_step / peak,
+            ).scaled(float(part.repeats))
 
 
 def log_times(samples: Sequence[Sample]) -> Any:

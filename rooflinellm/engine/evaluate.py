@@ -150,7 +150,9 @@ def _attention_flops(kernel: Kernel, run: Run, pairs: Any) -> Any:
     """FLOPs of a sequence's attention over a run; of latent attention, each pass in the cheaper of its two forms."""
     if not kernel.expanded_flops_per_pair:
         return pairs * kernel.flops_per_pair
-    return sum(part.passes * part.flops + part.flops_step * _triangle(part.passes) for part in _parts(kernel, run))
+    return sum(
+        part.passes * part.flops + part.flops_step * _triangle(part.passes) for part in attention_parts(kernel, run)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class _Part:
     flops_step: Any
 
 
-def _parts(kernel: Kernel, run: Run) -> Iterator[_Part]:
+def attention_parts(kernel: Kernel, run: Run) -> Iterator[_Part]:
     """A run in parts that grow linearly.
 
     With a window: the passes that end within it; at most one that straddles it; and those that start beyond it, which
@@ -348,10 +350,10 @@ def _expect_attention(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
         memory, compute = moved / kernel.sustained_bandwidth, flops / kernel.paths[0].flop_per_s
         return memory, compute, maximum(memory, compute)
     per_cached = run.sequences * kernel.kv_bytes_per_token / kernel.sustained_bandwidth
-    written = run.tokens * _written_per_token(kernel) / kernel.sustained_bandwidth
+    written = run.tokens * written_per_token(kernel) / kernel.sustained_bandwidth
     per_flop = run.sequences / kernel.paths[0].flop_per_s
     memory = compute = busy = 0.0
-    for part in _parts(kernel, run):
+    for part in attention_parts(kernel, run):
         moved_s, moved_step = written + per_cached * part.read, per_cached * part.read_step
         compute_s, compute_step = per_flop * part.flops, per_flop * part.flops_step
         longer = sum_of_max(part.passes, moved_s, moved_step, compute_s, compute_step)
@@ -361,7 +363,7 @@ def _expect_attention(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
     return memory, compute, busy
 
 
-def _written_per_token(kernel: Kernel) -> int:
+def written_per_token(kernel: Kernel) -> int:
     """Bytes of activations and of new cache entries that attention moves for a token. [byte/token]"""
     return kernel.activation_bytes_per_token + kernel.kv_owned_bytes_per_token
 
@@ -383,7 +385,7 @@ def attended_work(kernel: Kernel, run: Run) -> tuple[Any, Any]:
     """
     pairs, tokens = _attended(kernel, run)
     read = run.sequences * tokens * kernel.kv_bytes_per_token
-    written = run.passes * run.tokens * _written_per_token(kernel)
+    written = run.passes * run.tokens * written_per_token(kernel)
     return run.sequences * _attention_flops(kernel, run, pairs), read + written
 
 
