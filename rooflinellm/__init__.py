@@ -30,6 +30,7 @@ _PUBLIC = {
     "from_command": "rooflinellm.launch.command",
     "launch_command": "rooflinellm.launch.show",
     "probe": "rooflinellm.api.probe",
+    "report": "rooflinellm.reporting.report",
     "sweep": "rooflinellm.api.sweep",
     "validate": "rooflinellm.api.validate",
     "AmbiguousName": "rooflinellm.errors",

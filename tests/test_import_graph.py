@@ -30,8 +30,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "api": ("engine", "measurements", "calibration"),
     "launch": ("api",),
     "plotting": ("api", "results"),
-    "report": ("api", "results", "plotting"),
-    "cli": ("api", "launch", "results", "plotting", "report"),
+    "reporting": ("api", "launch", "results", "plotting"),
+    "cli": ("api", "launch", "results", "plotting", "reporting"),
 }
 ROOM_OF = {name: "base" for name in ("units", "errors", "_yaml", "_resources", "_numeric")} | {"__main__": "cli"}
 # A result that shows itself: a method takes what stands below its module when it is called.

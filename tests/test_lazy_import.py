@@ -13,7 +13,7 @@ FUNCTIONS = (
     *("estimate", "sweep", "compare", "fit", "recommend", "sensitivity", "check_claim", "simulate_load", "report"),
     *("validate", "calibrate", "probe"),
 )
-NOT_BUILT_YET = {"recommend", "sensitivity", "simulate_load", "report"}
+NOT_BUILT_YET = {"recommend", "sensitivity", "simulate_load"}
 ERRORS = (
     *("RooflineError", "UnknownName", "AmbiguousName", "MissingSpec", "InvalidSpec"),
     *("UnsupportedModel", "UnreadableFile", "DoesNotFit"),

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,28 +15,16 @@ from rooflinellm.cli.output import Output, output_options
 from rooflinellm.cli.terminal import say
 
 if TYPE_CHECKING:
+    from rooflinellm.api.by_context import Growth
     from rooflinellm.render import Table
     from rooflinellm.results import Estimate
 
-MORE_TOKENS = 512
-"""Prompt on top of each context for which prefill is shown. [token]"""
 PROMPTS = (512, 8_192)
 """Lengths of the prompt where none are asked for, as far as the configured context holds them. [token]"""
 OUTPUT = 128
 """Tokens of the answer where none are asked for. [token]"""
 TESTED = ("prompt_tokens", "output_tokens", "context_tokens", "batch")
 """What differs between the tests of a benchmark's command."""
-CONTEXTS = (0, 4_096, 16_384, 32_768, 65_536, 131_072, 262_144, 524_288, 1_048_576)
-SHORT_CONTEXTS = (0, 512, 1_024, 2_048, 4_096)
-SHORT = 16_384
-"""Below this limit `SHORT_CONTEXTS` are shown. [token]"""
-
-
-class Growth(NamedTuple):
-    """Estimates over amounts of context: of the next decode step, and of a little more prompt."""
-
-    decode: list[Estimate]
-    prefill: list[Estimate]
 
 
 @subcommand(
@@ -78,6 +66,7 @@ def command(
     One row for each prompt length, then how both phases slow down as the context fills. MODEL may be left to the
     command of --from (llama.cpp, vLLM or MLX); options go before what it says.
     """
+    from rooflinellm.api.by_context import Growth, by_context
     from rooflinellm.errors import RooflineWarning
 
     model, hardware, keywords = _asked(names, launch, keywords)
@@ -94,7 +83,7 @@ def command(
         if show_command:
             _show_commands(estimates, output)
             return
-        growth = Growth([], []) if output.form == "csv" else _growth(model, hardware, cases[0], estimates[0])
+        growth = Growth([], []) if output.form == "csv" else by_context(model, hardware, **cases[0])
     for text in _distinct(text for item in estimates for text in item.warnings):
         say("warning", as_typed(text))
     output.write(
@@ -156,22 +145,6 @@ def _show_commands(estimates: Sequence[Estimate], output: Output) -> None:
         payload=lambda: {"commands": shown},
         records=lambda: [{"command": each} for each in shown],
     )
-
-
-def _growth(model: str, hardware: str, keywords: Mapping[str, Any], first: Estimate) -> Growth:
-    """The next decode step, and the prefill of a little more, over amounts of context."""
-    from rooflinellm.api.estimate import estimate
-
-    most = min(first.model.max_context_tokens, keywords.get("context_limit", first.model.max_context_tokens))
-    contexts = [tokens for tokens in (SHORT_CONTEXTS if most < SHORT else CONTEXTS) if tokens < most] + [most]
-    own = ("prompt_tokens", "output_tokens", "context_tokens", "context_limit", "cached_tokens", "queue_s")
-    others = {name: value for name, value in keywords.items() if name not in own} | {"output_tokens": 0}
-
-    # One by one, not as an array: these few cost less than numpy takes to load.
-    def over(prompt: int) -> list[Estimate]:
-        return [estimate(model, hardware, prompt_tokens=prompt, context_tokens=each, **others) for each in contexts]
-
-    return Growth(over(0), over(MORE_TOKENS))
 
 
 def _place_tables(model: str, hardware: str, keywords: Mapping[str, Any], estimates: Sequence[Estimate]) -> list[Table]:
