@@ -56,7 +56,7 @@ th{font-weight:600}
 thead th{color:var(--quiet);font-weight:500;border-bottom:1px solid var(--line);vertical-align:bottom}
 thead th[colspan]{border-bottom:0}
 tbody tr+tr>*{border-top:1px solid var(--line)}
-tbody th{font-weight:500}
+tbody th{font-weight:500;white-space:normal;min-width:8rem;max-width:14rem}
 .right{text-align:right}
 td.wide{white-space:normal;min-width:16rem}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,26rem),1fr));gap:1rem;margin:1rem 0}
@@ -74,7 +74,7 @@ pre{background:var(--sheet);border-radius:.4rem;padding:.7rem .9rem;margin:.6rem
 code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wrap:normal}
 @media (max-width:40rem){h1{font-size:1.4rem}svg.wide{display:none}svg.narrow{display:block}dl{display:block}
 dd{margin:0 0 .5rem}.card{padding:.7rem}
-.scroll tbody th{white-space:normal;overflow-wrap:anywhere;min-width:5rem;max-width:8rem}
+.scroll tbody th{white-space:normal;overflow-wrap:anywhere;min-width:6.2rem;max-width:8rem}
 .card table{font-size:.8rem}.card th,.card td{padding:.2rem .3rem}
 .card .scroll tbody th{white-space:nowrap;max-width:none}}
 @media print{:root{--ink:#000;--quiet:#444;--line:#bbb;--paper:#fff;--sheet:#fff;--link:#000}

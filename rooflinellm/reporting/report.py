@@ -152,8 +152,8 @@ def report(
     """Say on one page how fast a model will run on one or several systems, before one of them is bought.
 
     It answers whether it fits and the four questions: how long prefill takes at the prompt lengths, when the first
-    token comes, how fast a single request decodes, and how both change as the context fills. With a `batch` above 1 the rates
-    of several requests have a section of their own, those of each and of all apart.
+    token comes, how fast a single request decodes, and how both change as the context fills. With a `batch` above 1 the
+    rates of several requests have a section of their own, those of each and of all apart.
 
     Parameters
     ----------

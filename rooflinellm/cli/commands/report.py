@@ -27,7 +27,7 @@ ENDINGS = (".html", ".md")
 )
 @click.argument("model")
 @click.argument("hardware", nargs=-1, required=True, metavar="HARDWARE...")
-@click.option("-o", "--output", "path", required=True, metavar="FILE", help="Report to write: .html or .md.")
+@click.option("-o", "--out", "path", required=True, metavar="FILE", help="Report to write: .html or .md.")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 @click.option(
     *("-p", "--prompt", "prompts"),
@@ -59,7 +59,7 @@ def command(
 
     One file that needs nothing else; beside a .md file its charts. Prints the file's name and the answer in a sentence.
     """
-    target = target_of(path, "--output", ENDINGS)
+    target = target_of(path, "--out", ENDINGS)
     _refuse([] if force else [target])
     from rooflinellm.errors import RooflineWarning
     from rooflinellm.reporting.report import report
@@ -72,7 +72,7 @@ def command(
     for text in found.warnings:
         say("warning", as_typed(text))
     for file, text in files.items():
-        write_whole(file, "--output", _writer(text))
+        write_whole(file, "--out", _writer(text))
     beside = [file.name for file in files if file != target]
     output.write(
         tables=lambda: _tables(path, found, beside),
@@ -88,7 +88,7 @@ def _refuse(files: Sequence[Path]) -> None:
     for file in files:
         if file.exists():
             raise InvalidRequest(
-                f"'{file}' is there already", where="--output", next_step="Name another file, or add --force."
+                f"'{file}' is there already", where="--out", next_step="Name another file, or add --force."
             )
 
 
