@@ -62,7 +62,7 @@ class Walk(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.open[-1:] not in (["style"], ["text"], ["desc"], ["title"]):
-            self.text += data
+            self.text += f"{data} "
 
 
 @pytest.fixture(scope="module")
@@ -357,7 +357,8 @@ def test_it_does_not_scroll_sideways(found: Report, tmp_path: Path, width: int) 
     assert program is not None
     # A frame, since a window may not be that narrow; what it holds by `srcdoc` can be asked for its width.
     file = tmp_path / "frame.html"
-    ask = "const page = this.contentDocument.documentElement; document.title = page.scrollWidth + ' of ' + page.clientWidth"
+    ask = "const page = this.contentDocument.documentElement;"
+    ask += " document.title = page.scrollWidth + ' of ' + page.clientWidth"
     file.write_text(
         f'<iframe width="{width}" height="900" style="border:0" onload="{ask}" srcdoc="{html.escape(found.html)}">',
         encoding="utf-8",
