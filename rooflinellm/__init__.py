@@ -39,6 +39,7 @@ _PUBLIC = {
     "recommend": "rooflinellm.api.recommend",
     "sensitivity": "rooflinellm.api.sensitivity",
     "simulate_load": "rooflinellm.api.simulate_load",
+    "report": "rooflinellm.reporting.report",
     "sweep": "rooflinellm.api.sweep",
     "validate": "rooflinellm.api.validate",
     "AmbiguousName": "rooflinellm.errors",

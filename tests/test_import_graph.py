@@ -30,8 +30,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "api": ("engine", "measurements", "calibration"),
     "launch": ("api",),
     "plotting": ("api", "results"),
-    "report": ("api", "results", "plotting"),
-    "cli": ("api", "launch", "results", "plotting", "report"),
+    "reporting": ("api", "launch", "results", "plotting"),
+    "cli": ("api", "launch", "results", "plotting", "reporting"),
 }
 BASE = ("units", "errors", "metrics", "_yaml", "_resources", "_numeric")
 ROOM_OF = dict.fromkeys(BASE, "base") | {"__main__": "cli"}

@@ -195,7 +195,7 @@ def by_context(
         shown = [tokens for tokens in (SHORT_CONTEXTS if most < SHORT else CONTEXTS) if tokens < most] + [most]
     else:
         shown = _whole("contexts", contexts, least=0)
-    others = {name: value for name, value in request.items() if name not in OF_A_PROMPT} | {"output_tokens": 0}
+    others = of_any_context(request)
 
     # One by one, not as an array: these few cost less than numpy takes to load.
     def over(prompt: int) -> tuple[Estimate, ...]:
@@ -204,6 +204,11 @@ def by_context(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)  # the table says what fits; a longer context is asked for here
         return ByContext(over(0), over(MORE_TOKENS))
+
+
+def of_any_context(request: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of an estimate that hold at every amount of context."""
+    return {name: value for name, value in request.items() if name not in OF_A_PROMPT} | {"output_tokens": 0}
 
 
 def _whole(name: str, values: Any, least: int = 1) -> list[int]:

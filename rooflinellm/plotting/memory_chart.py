@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.transforms import ScaledTranslation
 
 from rooflinellm._numeric import is_array
 from rooflinellm.api.fit import FitResult
@@ -32,6 +33,8 @@ APART = 0.4
 """Room between the devices and the host, in rows. [-]"""
 FAR = 3.0
 """Capacity over the largest stack from which on it is written and not drawn. [-]"""
+BELOW = 0.52
+"""Room below the axes for the numbers and the name of the scale, above the legend. [inch]"""
 NARROW = 4.5
 """Width of the axes below which words are short. [inch]"""
 
@@ -81,10 +84,16 @@ def memory(answer: Estimate | FitResult, *, ax: Axes | None = None, label_size: 
         if any(bar.capacity / GIB <= limit for bar in bars):
             handles.append(Line2D([], [], color=style.INK, linewidth=1.6, label="usable"))
         narrow = _width(axes) < NARROW
+        figure = axes.get_figure()
+        assert figure is not None
+        looks: dict[str, Any] = {
+            "bbox_to_anchor": (0.0, 0.0),
+            "bbox_transform": axes.transAxes + ScaledTranslation(0.0, -BELOW, figure.dpi_scale_trans),
+            "ncols": 3 if narrow else len(handles),
+        }
         axes.legend(
-            handles=handles, loc="upper left", bbox_to_anchor=(0.0, -0.17 if not narrow else -0.2), frameon=False,
-            ncols=3 if narrow else len(handles), fontsize=label_size, borderaxespad=0.0, handlelength=1.4,
-            columnspacing=1.2, handleheight=0.9,
+            handles=handles, loc="upper left", frameon=False, fontsize=label_size, borderaxespad=0.0, handlelength=1.4,
+            columnspacing=1.2, handleheight=0.9, **looks,
         ).set_gid("legend")  # fmt: skip
         what = f"{answer.model.name} {weights_text(answer.weights)}"
         title = what if narrow else f"Memory of {what} on {system_text(answer.hardware)}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -149,11 +150,22 @@ def save(chart: Axes | Figure, path: str | os.PathLike[str], *, dpi: float = RES
     InvalidRequest
         Another ending.
     """
-    parent: Any = chart if isinstance(chart, Figure) else chart.figure
-    figure = None if parent is None else parent.figure  # of a subfigure, the whole
     kind = Path(path).suffix.lower().lstrip(".")
     if kind not in ("png", "svg", "pdf"):
         raise InvalidRequest(f"'{kind}' is not one of png, svg, pdf", where="path")
+    _write(chart, path, kind, dpi)
+
+
+def svg_text(chart: Axes | Figure) -> str:
+    """A chart as the text of the SVG file that `save` writes."""
+    buffer = StringIO()
+    _write(chart, buffer, "svg", RESOLUTION_DPI)
+    return buffer.getvalue()
+
+
+def _write(chart: Axes | Figure, target: str | os.PathLike[str] | StringIO, kind: str, dpi: float) -> None:
+    parent: Any = chart if isinstance(chart, Figure) else chart.figure
+    figure = None if parent is None else parent.figure  # of a subfigure, the whole
     if figure is None:
         raise InvalidRequest("the axes were removed from their figure", where="chart")
     text = " ".join(describe(ax) for ax in figure.axes if hasattr(ax, _DESCRIPTION))
@@ -163,4 +175,4 @@ def save(chart: Axes | Figure, path: str | os.PathLike[str], *, dpi: float = RES
         "pdf": {"Subject": text, "CreationDate": None, "Creator": None, "Producer": None},
     }[kind]
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "rooflinellm", "pdf.fonttype": 42}):
-        figure.savefig(path, format=kind, dpi=dpi, metadata=metadata)
+        figure.savefig(target, format=kind, dpi=dpi, metadata=metadata)

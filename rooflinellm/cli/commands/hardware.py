@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,8 +11,8 @@ from rooflinellm.cli.listing import write_lint, write_listing
 from rooflinellm.cli.output import Output, output_options
 
 if TYPE_CHECKING:
+    from rooflinellm.api.device_facts import Fact
     from rooflinellm.render import Table
-    from rooflinellm.specs.common import Quantity
     from rooflinellm.specs.hardware import HardwareSpec
 
 MAX_HEADING = 16
@@ -33,98 +31,16 @@ def listed(query: tuple[str, ...], output: Output) -> None:
     write_listing(output, "hardware", list_hardware(" ".join(query)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Fact:
-    """One value of a device, as its file has it."""
-
-    field: str
-    value: Any
-    unit: str = ""
-    evidence: str = ""
-    source: str = ""
-    note: str = ""
-    pair: str = ""
-    """What it is compared as, where that is less than the field says."""
-
-    @property
-    def number(self) -> str:
-        """The value without its unit."""
-        return f"{self.value:,.6g}" if isinstance(self.value, float) else f"{self.value}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The values that there are."""
-        values = {name: getattr(self, name) for name in ("field", "value", "unit", "evidence", "source", "note")}
-        return {name: value for name, value in values.items() if value not in ("", None)}
-
-
-def _facts(device: HardwareSpec) -> Iterator[_Fact]:
-    """Every value of a device."""
-
-    def sourced(name: str, quantity: Quantity | None, unit: str, pair: str = "") -> Iterator[_Fact]:
-        if quantity is not None:
-            yield _Fact(name, quantity.value, unit, quantity.kind, quantity.source, _note(quantity, unit), pair)
-
-    def plain(name: str, value: Any, unit: str = "") -> Iterator[_Fact]:
-        if value is not None and value != ():
-            yield _Fact(name, value, unit)
-
-    memory = device.memory
-    yield from plain("vendor", device.vendor)
-    yield from plain("architecture", device.architecture)
-    yield from plain("kind", device.kind)
-    yield from plain("released", device.release_date)
-    yield from plain("memory type", memory.type)
-    yield from plain("memory shared with CPU", "yes" if memory.unified and device.kind != "cpu" else None)
-    yield from sourced("memory", memory.capacity_gib, "GiB")
-    if memory.configurations_gib:
-        yield _Fact("configurations", ", ".join(f"{size:g}" for size in memory.configurations_gib), "GiB")
-    yield from sourced("usable memory", memory.usable_gib, "GiB")
-    yield from sourced("usable share", memory.usable_fraction, "of the memory")
-    yield from sourced("memory bandwidth", memory.bandwidth_gb_s, "GB/s")
-    yield from plain("memory bus", memory.bus_bits, "bit")
-    yield from plain("data rate", memory.data_rate_gt_s, "GT/s")
-    if device.cache is not None:
-        yield from sourced("last-level cache", device.cache.last_level_mib, "MiB")
-        yield from sourced("cache bandwidth", device.cache.bandwidth_gb_s, "GB/s")
-    if device.clock is not None:
-        clock = device.clock
-        yield _Fact("advertised clock", clock.advertised_mhz, "MHz", clock.kind, clock.source, clock.note or "")
-        if clock.max_mhz is not None:
-            yield _Fact("highest clock", clock.max_mhz, "MHz", clock.kind, clock.source)
-    for peak in device.peak_list:
-        name = f"peak {peak.key} ({peak.unit})"
-        yield _Fact(name, peak.tflops, "TFLOP/s", peak.kind, peak.source, peak.note or "", f"peak {peak.key}")
-    yield from plain("compute units", device.compute_units)
-    yield from plain("instruction set", device.isa)
-    for link in device.links:
-        words = [link.kind, f"{link.generation:g}" if link.generation else "", f"x{link.lanes}" if link.lanes else ""]
-        name = "link " + " ".join(filter(None, words)) + (f" to {link.domain} devices" if link.domain > 1 else "")
-        yield from sourced(name, link.gb_s_per_direction, "GB/s each way", f"link {link.kind}")
-    if device.power is not None:
-        yield from sourced("rated power", device.power.tdp_w, "W")
-        limits = device.power.range_w
-        if limits is not None:
-            yield _Fact("lowest power limit", limits.min, "W", limits.kind, limits.source, limits.note or "")
-            yield _Fact("highest power limit", limits.max, "W", limits.kind, limits.source)
-
-
-def _note(quantity: Quantity, unit: str) -> str:
-    """What a value's note says, and what other sources have for it."""
-    parts = [quantity.note] if quantity.note else []
-    for other in quantity.alternatives:
-        parts.append(f"{other.value:,.6g} {unit} by {other.source}" + (f" ({other.note})" if other.note else ""))
-    return "; ".join(parts)
-
-
 @command.command("show", epilog=examples("hardware show rtx-4090", "hardware show ./my-card.yaml --json"))
 @click.argument("name")
 @output_options
 def show(name: str, output: Output) -> None:
     """Every value of one device, with its unit, evidence and source."""
+    from rooflinellm.api.device_facts import device_facts
     from rooflinellm.api.lookup import hardware
 
     device = hardware(name)
-    facts = list(_facts(device))
+    facts = list(device_facts(device))
     output.write(
         tables=lambda: _show_tables(device, facts),
         payload=lambda: _show_payload(device, facts),
@@ -132,7 +48,7 @@ def show(name: str, output: Output) -> None:
     )
 
 
-def _show_tables(device: HardwareSpec, facts: list[_Fact]) -> list[Table]:
+def _show_tables(device: HardwareSpec, facts: list[Fact]) -> list[Table]:
     """What the device is, its sourced values, and the sources by the numbers that stand with the values."""
     from rooflinellm.render import Column, Table
 
@@ -160,7 +76,7 @@ def _show_tables(device: HardwareSpec, facts: list[_Fact]) -> list[Table]:
     return [*tables, Table((), (), "sources", lines)] if lines else tables
 
 
-def _show_payload(device: HardwareSpec, facts: list[_Fact]) -> dict[str, Any]:
+def _show_payload(device: HardwareSpec, facts: list[Fact]) -> dict[str, Any]:
     return {
         "id": device.id,
         "name": device.name,
@@ -207,10 +123,12 @@ def diff(first: str, second: str, output: Output) -> None:
     )
 
 
-def _by_field(device: HardwareSpec) -> dict[str, _Fact]:
+def _by_field(device: HardwareSpec) -> dict[str, Fact]:
     """Facts by what they are compared as; of several links of a kind each by its own name."""
-    found: dict[str, _Fact] = {}
-    for fact in _facts(device):
+    from rooflinellm.api.device_facts import device_facts
+
+    found: dict[str, Fact] = {}
+    for fact in device_facts(device):
         found[fact.field if fact.pair in found else fact.pair or fact.field] = fact
     return found
 
@@ -226,14 +144,14 @@ def _merged(first: list[str], second: list[str]) -> list[str]:
     return merged
 
 
-def _ratio(before: _Fact | None, after: _Fact | None) -> float | None:
+def _ratio(before: Fact | None, after: Fact | None) -> float | None:
     if before is None or after is None:
         return None
     numbers = isinstance(before.value, int | float) and isinstance(after.value, int | float) and before.unit
     return after.value / before.value if numbers else None
 
 
-def _difference(field: str, before: _Fact | None, after: _Fact | None) -> dict[str, Any]:
+def _difference(field: str, before: Fact | None, after: Fact | None) -> dict[str, Any]:
     known = before or after
     return {
         "field": field,
@@ -245,7 +163,7 @@ def _difference(field: str, before: _Fact | None, after: _Fact | None) -> dict[s
 
 
 def _diff_table(
-    devices: tuple[HardwareSpec, HardwareSpec], differences: list[tuple[str, _Fact | None, _Fact | None]]
+    devices: tuple[HardwareSpec, HardwareSpec], differences: list[tuple[str, Fact | None, Fact | None]]
 ) -> Table:
     from rooflinellm.render import Column, Table
     from rooflinellm.summary import device_text
