@@ -116,6 +116,20 @@ def test_the_best_keeps_to_the_limits_and_the_front_is_beaten_by_none() -> None:
     assert again.tpot_s.expected == found.best.tpot_s.expected
 
 
+def test_every_way_is_shown_at_its_best() -> None:
+    found = rl.best_parallel(DENSE, EIGHT, weights="bf16", engine="vllm", batches=(1, 64), max_tpot_s=0.02)
+    assert found.by_way[0].parallel == "TP8"
+    assert {point.parallel for point in found.by_way} == {str(each) for each in rl.parallel_choices(DENSE, EIGHT)}
+    for point in found.by_way:
+        alike = [each for each in found.points if each.parallel == point.parallel and each.meets]
+        assert point.meets == bool(alike)
+        if alike:
+            assert point.device_tokens_per_s.expected == max(each.device_tokens_per_s.expected for each in alike)
+    (alone,) = (point for point in found.by_way if point.parallel == "DP8")
+    assert alone.fits is False  # 141 GB of weights on a device of 80 GB
+    assert "does not fit" in found.tables()[1].to_text(120)
+
+
 def test_limits_only_take_away() -> None:
     free = rl.best_parallel(DENSE, EIGHT, **SERVED, batches=(1, 64))
     tight = rl.best_parallel(DENSE, EIGHT, **SERVED, batches=(1, 64), max_tpot_s=0.0100)
@@ -130,14 +144,16 @@ def test_nothing_meets_the_impossible() -> None:
     assert not found
     assert found.best is None
     assert found.front == ()
-    assert "nothing keeps to the limits" in found.table().to_text(100)
+    first, ways = (table.to_text(100) for table in found.tables())
+    assert "nothing keeps to the limits" in first
+    assert "too slow" in ways
     assert found.to_dict()["best"] is None
 
 
 def test_systems_are_compared_at_their_best() -> None:
     found = rl.best_parallel(DENSE, ["8x h200-sxm", "8x b200"], **SERVED, batches=(1, 64), max_tpot_s=0.03)
     assert len(found.by_hardware) == 2
-    assert "times the throughput of 8x H200" in found.table().to_text(200)
+    assert "times the throughput of 8x H200" in found.tables()[0].to_text(200)
     first, second = found.by_hardware.values()
     assert second.device_tokens_per_s.expected > first.device_tokens_per_s.expected  # 8.0 against 4.8 TB/s
 
@@ -188,6 +204,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["--over", "context=1,2"], "not over context"),
         (["--tp", "8"], "leave out --tp"),
         (["--max-tpot", "fast"], "--max-tpot"),
+        (["--pareto"], "name its file"),
+        (["--plot"], "leave out --x and --plot"),
     ):
         assert run([*start, *wrong]) == 2
         assert says in capsys.readouterr().err

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -139,10 +139,31 @@ class BestParallel:
         """One row a point."""
         return [point.to_dict() for point in self.points]
 
-    def table(self) -> Table:
-        """The front, and below it the best of each system."""
+    @cached_property
+    def by_way(self) -> tuple[ParallelPoint, ...]:
+        """Of each way on each system the point of the highest throughput within the limits, the highest first.
+
+        Of ways that have none, the one with the shortest time per token.
+        """
+        found: dict[tuple[str, str], ParallelPoint] = {}
+        for point in self.points:
+            known = found.setdefault((point.hardware, point.parallel), point)
+            if _rank(point) > _rank(known):
+                found[point.hardware, point.parallel] = point
+        order = [system.id for system in self.sweep.systems]
+        return tuple(sorted(found.values(), key=lambda each: (order.index(each.hardware), *(-x for x in _rank(each)))))
+
+    def tables(self) -> list[Table]:
+        """The front with what is best, and every way at its best."""
+        front = self._table(self.front, self.by_hardware.values())
+        front = replace(front, title=sweep_title(self.sweep), notes=self._notes())
+        title = "Every way at its best within the limits" if self.limits else "Every way at its best"
+        return [front, replace(self._table(self.by_way), title=title)]
+
+    def _table(self, points: Sequence[ParallelPoint], best: Iterable[ParallelPoint] = ()) -> Table:
+        """A row a point; nothing where there is none."""
         several = len(self.sweep.systems) > 1
-        names = system_names(self.sweep)
+        names, marked = system_names(self.sweep), list(best)
         columns = [
             *([Column("hardware", "left")] if several else []),
             Column("parallel", "left"),
@@ -151,9 +172,10 @@ class BestParallel:
             Column("range", "left", group="each request", drop=4),
             Column("TPOT", group="each request", drop=2),
             Column("a device", group="all, tok/s"),
-            Column("together", group="all, tok/s", drop=1),
-            Column("first token"),
+            Column("together", group="all, tok/s", drop=2),
+            Column("first token", drop=1),
             Column("GiB", drop=3),
+            Column("", "left", drop=-1),
         ]
         rows = [
             [
@@ -167,10 +189,13 @@ class BestParallel:
                 significant(point.aggregate_tokens_per_s.expected),
                 format_seconds(point.ttft_s.expected),
                 gib_text(point.total_bytes),
+                "best" if point in marked else _lacks(point),
             ]
-            for point in self.front
+            for point in points
         ]
-        return Table(columns if rows else (), rows, sweep_title(self.sweep), self._notes())
+        if not any(row[-1] for row in rows):
+            columns, rows = columns[:-1], [row[:-1] for row in rows]
+        return Table(columns if rows else (), rows)
 
     def _notes(self) -> list[str]:
         found, total = self.sweep, len(self.points)
@@ -179,7 +204,7 @@ class BestParallel:
         slow = total - large - sum(point.meets for point in self.points)
         words = {"max_ttft_s": "first token", "max_tpot_s": "TPOT"}
         limits = ", ".join(f"{words[name]} ≤ {format_seconds(value)}" for name, value in self.limits.items())
-        left_out = [f"{large} do not fit"] * bool(large) + [f"{slow} are over the limits"] * bool(slow)
+        left_out = [f"{large} for memory"] * bool(large) + [f"{slow} for the limits"] * bool(slow)
         best = list(self.by_hardware.values())
         within = f" within {limits}" if limits else ""
         notes = [f"highest throughput{within}: {_named(point, names)}" for point in best]
@@ -191,7 +216,7 @@ class BestParallel:
         notes += _against(best, names)
         notes += [
             f"{len(self.front)} of {total} combinations are beaten by no other"
-            + (f"; {', '.join(left_out)}" if left_out else ""),
+            + (f"; left out: {', '.join(left_out)}" if left_out else ""),
             f"at {fixed_text(found)}; the devices share the batch, all its prompts are prefilled together",
             f"basis: {basis_text(str(found.decode.tokens_per_s.basis))}",
         ]
@@ -208,7 +233,16 @@ class BestParallel:
         return f"; least is {' and '.join(parts)}" if parts else ""
 
     def _repr_html_(self) -> str:
-        return self.table().to_html()
+        return "".join(table.to_html() for table in self.tables())
+
+
+def _rank(point: ParallelPoint) -> tuple[bool, float]:
+    """Within the limits before all else; then by throughput, and beyond them by the time of a token."""
+    return point.meets, point.device_tokens_per_s.expected if point.meets else -point.tpot_s.expected
+
+
+def _lacks(point: ParallelPoint) -> str:
+    return "" if point.meets else "does not fit" if point.fits is False else "too slow"
 
 
 def _named(point: ParallelPoint, names: dict[str, str]) -> str:

@@ -245,7 +245,7 @@ def disaggregated(
         assumptions=(
             f"{format_gib(size)} of cache for each request over {significant(printed / GB)} GB/s, of which "
             f"{found.share:.0%} are reached; {'sent layer by layer' if overlap else 'sent behind the prefill'}",
-            f"prompts prefilled {prompts:,} at a time; requests decoded {requests:,} at a time, with no prompts between",
+            f"prompts prefilled {prompts:,} at a time; requests decoded {requests:,} at a time, no prompts between",
         ),
         warnings=said,
     )

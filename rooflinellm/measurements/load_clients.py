@@ -110,7 +110,7 @@ def _in_milliseconds(value: Any, unit: str) -> tuple[Any, str]:
         return value, unit
     try:
         return float(value) * factor, "ms mean"
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return value, "ms mean"  # the row then says that it is no number
 
 

@@ -139,6 +139,6 @@ def _positive(value: Any) -> float | None:
     """A number above 0; None for all else, such as an expert parallelism of -1, which means none."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if number > 0 else None

@@ -92,15 +92,17 @@ def command(
     target = None if path is None else target_of(path, "--chart", CHARTS)
     systems: Any = hardware[0] if len(hardware) == 1 else list(dict.fromkeys(hardware))
     limits: dict[str, Any] = {"max_ttft_s": max_ttft_s, "max_tpot_s": max_tpot_s}
+    if (x is not None or pareto) and target is None:
+        raise click.UsageError("--x and --pareto describe a chart; name its file with -o")
     if parallel:
+        if x is not None or plot:
+            raise click.UsageError("--parallel shows a front over batches; leave out --x and --plot")
         return _share(model, systems, axes, arguments, limits, (path, target), output)
     if any(limit is not None for limit in limits.values()):
         raise click.UsageError("--max-ttft and --max-tpot choose among ways to share a model; give --parallel")
     if not axes:
         raise click.UsageError("--over: missing; or give --parallel")
     along = None if x is None else AXES.get(x, x)
-    if (x is not None or pareto) and target is None:
-        raise click.UsageError("--x and --pareto describe a chart; name its file with -o")
     if along is not None and along not in {axis.keyword for axis in axes}:
         raise click.UsageError(f"--x: '{x}' is not one of the axes of --over")
     from rooflinellm.api.sweep import sweep
@@ -162,7 +164,7 @@ def _share(
 
         chart = _written(draw, path, target)
     output.write(
-        tables=lambda: [found.table(), *_chart_table(chart)],
+        tables=lambda: [*found.tables(), *_chart_table(chart)],
         payload=lambda: {**found.to_dict(), **({"chart": chart} if chart else {})},
         records=found.to_records,
     )
