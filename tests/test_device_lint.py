@@ -125,7 +125,8 @@ def test_links_state_one_direction(write: Write, old: str, new: str, field: str)
 def test_a_bare_number_is_told_how_a_value_is_written(write: Write) -> None:
     bare = re.sub(r"bandwidth_gb_s: \{.*\}", "bandwidth_gb_s: 1008", CARD)
     problems = lint_hardware([write(bare)]).problems
-    assert [(each.rule, each.field) for each in problems] == [("valid", "memory.bandwidth_gb_s")]
+    assert [each.rule for each in problems] == ["valid"]
+    assert "memory.bandwidth_gb_s" in problems[0].message
     assert "{value: 1008, kind: datasheet, source: …}" in problems[0].message
 
 
