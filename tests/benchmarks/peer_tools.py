@@ -20,6 +20,8 @@ from rooflinellm.measurements.evaluate import Evaluator
 SHORT = 4096
 """Context up to which a tool that knows none is asked for decode. [token]"""
 
+TOO_LARGE = "size, which does not fit, it says"
+
 LLAMA_CPP = ("llama.cpp", "ollama")
 
 
@@ -92,9 +94,9 @@ class Peer:
 
     @property
     def version(self) -> str | None:
-        """Version; None where it is not installed."""
+        """Version, empty for a rule; None where it is not installed."""
         if self.package is None:
-            return "rule"
+            return ""
         try:
             return version(self.package)
         except PackageNotFoundError:
@@ -236,7 +238,9 @@ def _ask_ridgepoint(question: Question) -> float:
         "prompt": max(question.prompt, 1),
         "as_json": True,
     }
-    speed = json.loads(_core.fit_shape(**arguments))["speed"]
+    found = json.loads(_core.fit_shape(**arguments))
+    _need(found["verdict"]["serves"], TOO_LARGE)
+    speed = found["speed"]
     if question.of in ("prefill", "ttft"):
         return _rate_or_time(question, speed["ttft_s"]["best"])
     rate = float(speed["decode_tok_s"]["best"])
@@ -335,10 +339,12 @@ def _ask_servcalc(question: Question) -> float:
     if question.of in ("decode", "prefill"):
         _need(engine in LLAMA_CPP, "engines")
         _need(question.of != "prefill" or not question.context, "prompts after a context")
-        # One request and nothing after it: static batching, in its words. The first token comes out of the prompt.
+        # Decode alone is static batching, in its words: else prompts of later requests come between. A prompt is asked
+        # as its profile comes, in pieces, which is nearer than all at once. The first token comes out of the prompt.
         prompt, output = max(question.context, question.prompt, 1), max(question.output + 1, 2)
+        batching = "static" if question.of == "decode" else "continuous"
         room = max(prompt + output, 2048)
-        profile = servcalc.profiles.ollama(num_parallel=1, num_ctx=room, quant=quant, batching="static")
+        profile = servcalc.profiles.ollama(num_parallel=1, num_ctx=room, quant=quant, batching=batching)
     else:
         _need(engine == "vllm", "engines")
         prompt, output = question.prompt, max(question.output, 2)
@@ -353,11 +359,12 @@ def _ask_servcalc(question: Question) -> float:
             weight_bytes=question.resolved.resident_weight_bytes,
         ).points[0]
     except servcalc.DoesNotFitError:
-        raise NotAsked("weights that do not fit, it says") from None
+        raise NotAsked(TOO_LARGE) from None
     if question.of in ("prefill", "ttft"):
         return _rate_or_time(question, found.ttft_ms.mid / 1000)
     _need(found.feasible, "load that the engine refuses, it says")
-    return 1000 / found.itl_ms.mid if question.of == "decode" else found.itl_ms.mid / 1000
+    seconds = float(found.itl_ms.mid) / 1000
+    return 1 / seconds if question.of == "decode" else seconds
 
 
 # --- llm-cal ------------------------------------------------------------------------------------------------------
@@ -429,8 +436,8 @@ def _ask_llm_cal(question: Question) -> float:
         cluster_comm_efficiency=1.0,
         moe_active_params_ratio=model.active_params / model.total_params,
     )
-    rate = found.moe_active_tokens_per_sec if profile.is_moe else found.cluster_tokens_per_sec
-    return rate.value if question.of == "decode" else 1 / rate.value
+    rate = float((found.moe_active_tokens_per_sec if profile.is_moe else found.cluster_tokens_per_sec).value)
+    return rate if question.of == "decode" else 1 / rate
 
 
 # --- llm-flops ----------------------------------------------------------------------------------------------------
@@ -497,7 +504,7 @@ def _ask_llm_flops(question: Question, formats: dict[str, str] = LLM_FLOPS_FORMA
             parallelism=split,
             allow_hf_fetch=False,
         )
-        _need(found["kv_fits"], "weights that do not fit, it says")
+        _need(found["kv_fits"], TOO_LARGE)
         return float(found["decode_step_ms"]) / 1000
     _need(question.of != "prefill" or not question.context, "prompts after a context")
     details = llmflops.estimate(
@@ -511,9 +518,10 @@ def _ask_llm_flops(question: Question, formats: dict[str, str] = LLM_FLOPS_FORMA
         parallelism=split if question.devices > 1 else None,
         allow_hf_fetch=False,
     )["details"]
-    if question.of == "decode":
-        return float(details["performance"]["decode_tokens_per_second"])
     of = details["parallelism"] if question.devices > 1 else details["performance"]
+    _need(of["fits_per_gpu"] if question.devices > 1 else details["memory"]["fits_on_gpu"], TOO_LARGE)
+    if question.of == "decode":
+        return float(of["decode_tokens_per_second"])
     return _rate_or_time(question, float(of["prefill_latency_s"]))
 
 
