@@ -1,6 +1,7 @@
 """Ask other tools what the shipped results measured, and put their errors beside ours on the same rows.
 
-Not a test: it fits the profile anew for every fold (seven minutes on two cores), and needs packages that nothing else here does.
+Not a test: it fits the profile anew for every fold (seven minutes on two cores), and needs packages that nothing else
+here does.
 
     pip install rooflinellm ridgepoint servcalc llm-cal llm-flops
     python tests/benchmarks/peers.py
