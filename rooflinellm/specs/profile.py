@@ -12,7 +12,7 @@ Level = Literal[
     "kind", "regime", "path", "encoding", "memory_type", "cores", "architecture", "device", "era", "variant"
 ]
 """What a factor may depend on: operator kind, few or many tokens of a sequence in a pass, compute path, encoding of
-the weights, and properties of the device (cores of CPUs to the nearest power of two), the age of the engine's build, and
+the weights, properties of the device (cores of CPUs to the nearest power of two), the age of the engine's build, and
 the engine itself where it is a variant of another."""
 
 
