@@ -124,16 +124,18 @@ def samples(rows: Iterable[tuple[Row, Resolved]], evaluator: Evaluator) -> list[
     Returns
     -------
     list of Sample
-        In the order of the first row of each series.
+        One a series, and of builds and variants that differ in the model one each; in the order of the first row of each series.
     """
-    votes: dict[tuple[str, ...], list[Sample]] = {}
+    votes: dict[tuple[str | None, ...], list[Sample]] = {}
     for row, resolved in rows:
         try:
             sample = _sample(row, resolved, evaluator)
         except RooflineError:
             continue  # `validate` reports the reason
         if sample is not None:
-            votes.setdefault((sample.group, sample.series), []).append(sample)
+            names = sample.entries[0].names
+            key = (sample.group, sample.series, names.get("era"), names.get("variant"))
+            votes.setdefault(key, []).append(sample)
     return [_median(group) for group in votes.values()]
 
 

@@ -106,9 +106,9 @@ class Series:
 
 
 def series(row: Row, resolved: Resolved) -> Series:
-    """The series of a row: rows that agree in device, model, format, test and lengths."""
+    """The series of a row: rows that agree in device, model, format, test and lengths, those of passes among them."""
     keywords = resolved.keywords
-    names = ("prompt_tokens", "output_tokens", "context_tokens", "batch")
+    names = ("prompt_tokens", "output_tokens", "context_tokens", "batch", "prefill_chunk")
     return Series(
         device=resolved.system.name,
         model=resolved.model.id,
