@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinellm import catalog
-from rooflinellm.api.kernels import KernelScores, scores_of
+from rooflinellm.api.kernels import KernelScores, predicted_s, scores_of
 from rooflinellm.calibration.kernels import SOURCE, fit
 from rooflinellm.measurements.kernels import read
 from rooflinellm.render import Table
@@ -114,6 +114,6 @@ def calibrate_kernels(
     missing = int((fitted.unseen_s != fitted.unseen_s).sum())
     return KernelFit(
         profile,
-        KernelScores(scores_of(rows, fitted.seen_s)),
+        KernelScores(scores_of(rows, predicted_s([profile], rows))),
         KernelScores(scores_of(rows, fitted.unseen_s), "device", missing),
     )

@@ -152,7 +152,7 @@ def kernel_time(
     precision : str
         Of the operands, as `rooflinellm.efficiency.kernels.PRECISIONS` names them.
     library : str
-        Engine whose collectives are meant: ``vllm``, ``tensorrt-llm``, or ``nccl`` for those of none.
+        Engine whose kernels and collectives are meant: ``vllm``, ``tensorrt-llm`` …; ``nccl`` for sums of none.
     profile : str, path or ProfileSpec, optional
         Whose curves; None is the one that comes with the package.
     **shape : float
@@ -223,7 +223,12 @@ def validate_kernels(
         return KernelScores(
             scores_of(rows, fitted.unseen_s), leave_out, int((fitted.unseen_s != fitted.unseen_s).sum())
         )
-    profiles = catalog.profiles(catalog.KERNELS if profile is None else profile)
+    times = predicted_s(catalog.profiles(catalog.KERNELS if profile is None else profile), rows)
+    return KernelScores(scores_of(rows, times), None, sum(time != time for time in times))
+
+
+def predicted_s(profiles: Sequence[ProfileSpec], rows: Sequence[KernelRow]) -> list[float]:
+    """Times of measured kernels by the curves of some profiles; NaN where they have none. [s]"""
     found: dict[tuple[str, str, str, str], Any] = {}
     times = []
     for row in rows:
@@ -234,4 +239,4 @@ def validate_kernels(
             except MissingSpec:
                 found[key] = None
         times.append(float("nan") if found[key] is None else expected_s(row, found[key]))
-    return KernelScores(scores_of(rows, times), None, sum(time != time for time in times))
+    return times

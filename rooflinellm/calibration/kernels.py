@@ -69,7 +69,10 @@ ENGINES: Mapping[str, tuple[str, ...]] = {
     "oneccl": ("*",),
 }
 """Engines that add up with a library; in order of precedence."""
-DEVICES: Mapping[str, tuple[str, ...]] = {"oneccl": ("intel-*",)}
+PCIE_DEVICES: Mapping[str, tuple[str, ...]] = {"oneccl": ("intel-*",)}
+"""Devices that curves over PCIe hold for; those that stand for all others are of one that reads another's memory over
+it, as GeForce drivers do not let cards do."""
+READ_EACH_OTHER = ("nvidia-[!g]*",)
 
 
 def kernel_key(row: KernelRow) -> KernelKey:
@@ -107,7 +110,7 @@ def _solve(rows: Sequence[KernelRow], times: Callable[[Any], Any], starts: Seque
     return np.exp(best.x)
 
 
-def fit_kernels(rows: Sequence[KernelRow], *, everywhere: bool = False) -> KernelCurve:
+def fit_kernels(rows: Sequence[KernelRow], *, everywhere: bool = False, of_library: bool = False) -> KernelCurve:
     """Fit one curve to rows of one operator.
 
     Parameters
@@ -116,6 +119,8 @@ def fit_kernels(rows: Sequence[KernelRow], *, everywhere: bool = False) -> Kerne
         Of one operator and precision.
     everywhere : bool
         Let it hold for devices of any generation.
+    of_library : bool
+        Let it hold for the engine of the rows' library only.
     """
     operator: KernelOf = next(name for name in KERNELS if name == rows[0].operator)
     base = STARTS[operator]
@@ -127,6 +132,7 @@ def fit_kernels(rows: Sequence[KernelRow], *, everywhere: bool = False) -> Kerne
         return KernelCurve(
             of=operator,
             precisions=tuple(sorted(names)),
+            engines=(rows[0].library,) if of_library else ("*",),
             architectures=("*",) if everywhere else tuple(sorted({row.device.architecture for row in rows})),
             memories=("*",) if everywhere else (rows[0].generation[1],),
             floor_us=rounded(p[0]),
@@ -178,7 +184,7 @@ def fit_collective(rows: Sequence[KernelRow]) -> CollectiveCurve:
         over=link.kind,
         generation=None if link.kind == "pcie" else link.generation,
         engines=ENGINES[first.library] if first.operator == "sum" else ("*",),
-        devices=DEVICES.get(first.library, ("*",)),
+        devices=PCIE_DEVICES.get(first.library, READ_EACH_OTHER) if link.kind == "pcie" else ("*",),
         protocols={
             name: Protocol(latency_us=rounded(a), hop_us=rounded(h), share=rounded(s))
             for name, (a, h, s) in zip(names, found, strict=True)
@@ -194,79 +200,102 @@ def _evidence(rows: Sequence[KernelRow]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Fitted curves, and the time of each row: as they are, and by a fit that has not seen its device.
+    """Fitted curves, and the time of each row by a fit that has not seen its device.
 
     Attributes
     ----------
     collectives : tuple of CollectiveCurve
         In order of precedence.
     curves : tuple of KernelCurve
-        Likewise: generations first.
-    rows : sequence of KernelRow
-        The rows.
-    seen_s, unseen_s : ndarray
+        Likewise: of a library, of a generation, of all.
+    unseen_s : ndarray
         Predicted times; NaN where no other device was measured. [s]
     """
 
     collectives: tuple[CollectiveCurve, ...]
     curves: tuple[KernelCurve, ...]
-    rows: Sequence[KernelRow]
-    seen_s: Any
     unseen_s: Any
 
 
+Groups = dict[Any, list[KernelRow]]
+
+
 def fit(rows: Sequence[KernelRow], progress: Callable[[int, int], None] = lambda _done, _of: None) -> Fitted:
-    """Fit all curves, and predict every row by those that have and by those that have not seen its device.
+    """Fit all curves, and predict every row by those that have not seen its device.
 
-    A device that is alone in its generation is predicted, where it was left out, by the nearest other: by the curve of
-    all others' generations for kernels, by the nearest generation of the kind of link for collectives.
+    A device that is left out is predicted by the others of its generation. One that is alone in it is predicted by the
+    nearest generation of the kind of link, of collectives, and by all other generations, of kernels.
     """
-    groups: dict[Any, list[int]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        groups[collective_key(row) if row.is_collective else kernel_key(row)].append(place)
-    seen, unseen = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
-    collectives: list[tuple[CollectiveKey, CollectiveCurve]] = []
-    own: list[KernelCurve] = []
-    for done, (key, places) in enumerate(sorted(groups.items(), key=str)):
-        group = [rows[place] for place in places]
-        build: Callable[[Sequence[KernelRow]], Any] = fit_collective if group[0].is_collective else fit_kernels
-        curve = build(group)
-        seen[places] = [expected_s(row, curve) for row in group]
-        if isinstance(curve, CollectiveCurve):
-            collectives.append((key, curve))
-        elif len(group) >= LEAST_ROWS:
-            own.append(curve)
+    together, kernels = _grouped([row for row in rows if row.is_collective], collective_key), _kernel_groups(rows)
+    places = {id(row): place for place, row in enumerate(rows)}
+    unseen = np.full(len(rows), np.nan)
+    finest = _grouped([row for row in rows if not row.is_collective], _finest_key)
+    steps = len(together) + len(finest) + sum(map(len, kernels))
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        progress(done, steps)
+
+    def leave_out(group: Sequence[KernelRow], others: Callable[[str], Sequence[KernelRow]], build: Any) -> None:
         for device in sorted({row.device.id for row in group}):
-            others = _others(rows, groups, key, device)
-            if others:
-                held = [place for place in places if rows[place].device.id == device]
-                left = build(others)
-                unseen[held] = [expected_s(rows[place], left) for place in held]
-        progress(done + 1, len(groups))
-    pools: dict[tuple[str, str], list[KernelRow]] = defaultdict(list)
-    for row in rows:
-        if not row.is_collective:
-            pools[kernel_key(row)[:2]].append(row)
-    general = [fit_kernels(pool, everywhere=True) for _, pool in sorted(pools.items())]
+            if left := others(device):
+                curve = build(left)
+                for row in group:
+                    if row.device.id == device:
+                        unseen[places[id(row)]] = expected_s(row, curve)
+        step()
+
+    for key, group in together.items():
+        leave_out(group, lambda device, key=key: _near(together, key, device), fit_collective)  # type: ignore[misc]
+    for key, group in finest.items():
+        leave_out(group, lambda device, key=key: _wider(rows, key, device), fit_kernels)  # type: ignore[misc]
+    curves = []
+    for level, groups in enumerate(kernels):
+        for _, group in sorted(groups.items()):
+            curves.append(fit_kernels(group, everywhere=level == len(kernels) - 1, of_library=level == 0))
+            step()
     order = list(ENGINES)
-    ranked = sorted(collectives, key=lambda each: (each[0][3] not in DEVICES, order.index(each[0][3])))
-    return Fitted(tuple(curve for _, curve in ranked), (*own, *general), rows, seen, unseen)
+    ranked = sorted(sorted(together, key=str), key=lambda key: order.index(key[3]))
+    return Fitted(tuple(fit_collective(together[key]) for key in ranked), tuple(curves), unseen)
 
 
-def _others(rows: Sequence[KernelRow], groups: Mapping[Any, list[int]], key: Any, device: str) -> list[KernelRow]:
-    """Rows that stand in for a device that is left out: of its generation, else of the nearest."""
+def _grouped(rows: Sequence[KernelRow], key: Callable[[KernelRow], Any]) -> Groups:
+    groups: Groups = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return dict(groups)
 
-    def without(places: Sequence[int]) -> list[KernelRow]:
-        return [rows[place] for place in places if rows[place].device.id != device]
 
-    same = without(groups[key])
-    if same:
-        return same
-    if key[0] in COLLECTIVES:
-        of, kind, generation, library = key
-        near = sorted(
-            (each for each in groups if each[0] == of and each[1] == kind and each[3] == library),
-            key=lambda each: (abs(each[2] - generation), each[2]),
-        )
-        return next((found for each in near if (found := without(groups[each]))), [])
-    return [row for each in groups if each[:2] == key[:2] for row in without(groups[each])]
+def _finest_key(row: KernelRow) -> tuple[str, ...]:
+    """What a kernel's curve is of: products are alike in all libraries, attention and experts are not."""
+    return (*kernel_key(row), "" if row.operator == "gemm" else row.library)
+
+
+def _kernel_groups(rows: Sequence[KernelRow]) -> tuple[Groups, Groups, Groups]:
+    """Rows of kernels by library, by generation and all: those that are enough for a curve of their own."""
+    single = [row for row in rows if not row.is_collective]
+    generations = _grouped(single, kernel_key)
+    mixed = {key for key, group in generations.items() if len({row.library for row in group}) > 1}
+    finest = _grouped([row for row in single if kernel_key(row) in mixed and row.operator != "gemm"], _finest_key)
+    enough = [{key: group for key, group in each.items() if len(group) >= LEAST_ROWS} for each in (finest, generations)]
+    return enough[0], enough[1], _grouped(single, lambda row: kernel_key(row)[:2])
+
+
+def _near(groups: Groups, key: CollectiveKey, device: str) -> Sequence[KernelRow]:
+    """Rows of other devices: of the link's generation, else of the nearest of its kind."""
+    of, kind, generation, library = key
+    alike = [each for each in groups if each[0] == of and each[1] == kind and each[3] == library]
+    for each in sorted(alike, key=lambda each: (abs(each[2] - generation), each[2])):
+        if found := [row for row in groups[each] if row.device.id != device]:
+            return found
+    return ()
+
+
+def _wider(rows: Sequence[KernelRow], key: tuple[str, ...], device: str) -> Sequence[KernelRow]:
+    """Rows of other devices: of the generation and library, else of the library, else of any, in the precision."""
+    others = [row for row in rows if row.device.id != device and not row.is_collective]
+    others = [row for row in others if kernel_key(row)[:2] == key[:2]]
+    same = [row for row in others if _finest_key(row) == key]
+    return same or [row for row in others if _finest_key(row)[4] == key[4]] or others

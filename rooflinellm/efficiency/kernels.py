@@ -63,7 +63,9 @@ def peak_of(device: HardwareSpec, precision: str) -> float:
     return device.peak(key)
 
 
-def curve_for(profiles: Sequence[ProfileSpec], of: KernelOf, precision: str, device: HardwareSpec) -> KernelCurve:
+def curve_for(
+    profiles: Sequence[ProfileSpec], of: KernelOf, precision: str, device: HardwareSpec, engine: str
+) -> KernelCurve:
     """The curve of a kernel: of the device's generation, else of all that were measured in the precision.
 
     Parameters
@@ -76,6 +78,8 @@ def curve_for(profiles: Sequence[ProfileSpec], of: KernelOf, precision: str, dev
         Of its operands.
     device : HardwareSpec
         The device.
+    engine : str
+        Id of the engine, or name of the library.
 
     Raises
     ------
@@ -84,14 +88,18 @@ def curve_for(profiles: Sequence[ProfileSpec], of: KernelOf, precision: str, dev
     """
     for profile in profiles:
         for curve in profile.curves:
-            if curve.of == of and precision in curve.precisions and _holds(curve, device):
+            if curve.of == of and precision in curve.precisions and _holds(curve, device, engine):
                 return curve
     known = sorted({name for each in profiles for curve in each.curves if curve.of == of for name in curve.precisions})
     raise MissingSpec(f"no curve of {of} in {precision}; there are {', '.join(known) or 'none'}", where="field curves")
 
 
-def _holds(curve: KernelCurve, device: HardwareSpec) -> bool:
-    pairs = (curve.architectures, device.architecture), (curve.memories, device.memory.type.lower())
+def _holds(curve: KernelCurve, device: HardwareSpec, engine: str) -> bool:
+    pairs = (
+        (curve.engines, engine),
+        (curve.architectures, device.architecture),
+        (curve.memories, device.memory.type.lower()),
+    )
     return all(any(fnmatchcase(name, pattern) for pattern in patterns) for patterns, name in pairs)
 
 

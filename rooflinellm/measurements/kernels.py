@@ -174,7 +174,7 @@ def curve_of(profiles: Sequence[ProfileSpec], row: KernelRow) -> KernelCurve | C
     """
     if row.operator in KERNELS:
         operator: KernelOf = next(name for name in KERNELS if name == row.operator)
-        return kernel_curve_for(profiles, operator, row.precision, row.device)
+        return kernel_curve_for(profiles, operator, row.precision, row.device, row.library)
     of: CollectiveOf = next(name for name in COLLECTIVES if name == row.operator)
     link = row.link
     found = collective_curve_for(profiles, of, link.kind, link.generation, row.library, row.device.id)

@@ -75,8 +75,8 @@ class KernelCurve(Spec):
         What the kernel does.
     precisions : tuple of str
         Of its operands, as `rooflinellm.efficiency.kernels.PRECISIONS` names them.
-    architectures, memories : tuple of str
-        Patterns of the architecture and of the memory's type.
+    engines, architectures, memories : tuple of str
+        Patterns of the engine's id (or of the library's name), of the architecture and of the memory's type.
     floor_us : float
         What a launch takes at least. [µs]
     bandwidth_share : float
@@ -91,6 +91,7 @@ class KernelCurve(Spec):
 
     of: KernelOf
     precisions: Annotated[tuple[str, ...], Field(min_length=1)]
+    engines: tuple[str, ...] = ("*",)
     architectures: tuple[str, ...] = ("*",)
     memories: tuple[str, ...] = ("*",)
     floor_us: Microseconds
