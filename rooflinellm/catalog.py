@@ -54,8 +54,8 @@ NOT_GGUF_BY_DEFAULT = ("nvfp4", "fp16")
 _IMPORTABLE = (".json", ".gguf", ".safetensors")
 _BUILD = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12][0-9]|3[01]))?")
 
-FITTED, NOMINAL = "calibrated", "nominal"
-"""Profiles that come with the package."""
+FITTED, KERNELS, NOMINAL = "calibrated", "kernels", "nominal"
+"""Profiles that come with the package: fitted to runs of whole models, to single kernels, and set by hand."""
 
 _DEVICES = Shelf("device", HardwareSpec, "hardware_db", ("devices",), 1, hint="`rooflinellm hardware list` shows all.")
 _MODELS = Shelf(
@@ -329,7 +329,7 @@ def profile(name: Name | ProfileSpec = "nominal") -> ProfileSpec:
 
 
 def profiles(name: Name | ProfileSpec | None = None) -> tuple[ProfileSpec, ...]:
-    """Return the efficiency profiles to look things up in, in this order.
+    """Return the efficiency profiles to look things up in, in this order; the one of single kernels is among them.
 
     Parameters
     ----------
@@ -337,11 +337,9 @@ def profiles(name: Name | ProfileSpec | None = None) -> tuple[ProfileSpec, ...]:
         The preferred profile; None is the fitted one. What it does not cover, the nominal one does; below a profile of
         a user's own measurements, the fitted one comes first.
     """
-    fallback = profile(NOMINAL)
     preferred = profile(FITTED if name is None else name)
-    if preferred is fallback:
-        return (preferred,)
-    return (preferred, profile(FITTED), fallback) if preferred.basis == "measured" else (preferred, fallback)
+    behind = (FITTED, KERNELS, NOMINAL) if preferred.basis == "measured" else (KERNELS, NOMINAL)
+    return (preferred, *(found for found in map(profile, behind) if found is not preferred))
 
 
 def has_user_entries() -> bool:

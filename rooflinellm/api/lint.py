@@ -122,7 +122,7 @@ def lint_hardware(files: Sequence[str | os.PathLike[str]] = ()) -> LintResult:
     -------
     LintResult
     """
-    return _lint(_DEVICES, {"backends": _ENGINES, "variant_of": _ENGINES, "groups": _PROFILES}, files)
+    return _lint(_DEVICES, {"backends": _ENGINES, "variant_of": _ENGINES, "basis": _PROFILES}, files)
 
 
 def lint_models(files: Sequence[str | os.PathLike[str]] = ()) -> LintResult:

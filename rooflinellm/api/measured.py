@@ -10,6 +10,7 @@ from typing import Any
 
 from rooflinellm import _resources
 from rooflinellm.errors import InvalidRequest
+from rooflinellm.measurements.kernels import FILE as KERNELS
 from rooflinellm.measurements.readers import KINDS, read
 from rooflinellm.measurements.row import Row
 from rooflinellm.specs.parsing import split_count
@@ -68,7 +69,8 @@ def _files(files: Paths | None) -> Iterator[str | os.PathLike[str] | Traversable
         return
     folder = _resources.database("hardware_db") / "measurements"
     shipped = sorted(
-        (file for file in folder.iterdir() if file.name.endswith((".csv", ".csv.gz"))), key=lambda file: file.name
+        (file for file in folder.iterdir() if file.name.endswith((".csv", ".csv.gz")) and file.name != KERNELS),
+        key=lambda file: file.name,
     )
     if not shipped:
         raise InvalidRequest(

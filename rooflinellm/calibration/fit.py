@@ -25,7 +25,7 @@ PULL: Mapping[Level | Literal["base"], float] = {
     "kind": 1.0,
     "regime": 0.5,
     "path": 1.0,
-    "encoding": 2.0,
+    "encoding": 1.4,
     "memory_type": 1.5,
     "cores": 0.8,
     "architecture": 0.8,

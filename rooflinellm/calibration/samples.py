@@ -124,7 +124,7 @@ def samples(rows: Iterable[tuple[Row, Resolved]], evaluator: Evaluator) -> list[
     Returns
     -------
     list of Sample
-        One a series, and of builds and variants that differ in the model one each; in the order of the first row of each series.
+        One a series, and of builds and variants that the fit tells apart one each; in the order of their first rows.
     """
     votes: dict[tuple[str | None, ...], list[Sample]] = {}
     for row, resolved in rows:

@@ -268,6 +268,13 @@ def subcommand(*lines: str) -> Callable[[Callable[..., Any]], click.Command]:
     return click.command(epilog=examples(*lines))
 
 
+def one_table(files: Sequence[str]) -> str | None:
+    """The one table of measured kernels that was named, if any."""
+    if len(files) > 1:
+        raise click.UsageError("--kernels takes one FILE")
+    return files[0] if files else None
+
+
 @click.pass_context
 def _show_help(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is None:

@@ -8,12 +8,17 @@ from typing import Any, Literal
 
 from rooflinellm._numeric import anywhere, ceil_div, largest, maximum, minimum, where
 from rooflinellm.engine.memory import Allocation, memory_plan
+from rooflinellm.engine.parallel import expected_collective_s
 from rooflinellm.engine.phases import decode_interval, prefill_interval
 from rooflinellm.engine.plan import Plan, Stage
 from rooflinellm.engine.request import Request, decode_time, path_key, phase, prefill_time, time_prediction
 from rooflinellm.engine.speculation import speculation_result, speculative_time
+from rooflinellm.engine.stages import joins
 from rooflinellm.results import Estimate, Prediction
 from rooflinellm.units import GB, MICRO
+
+LARGE_MESSAGE = 2.0**26
+"""Of a collective, to say what gets through. [byte]"""
 
 FirstToken = Literal["prefill", "extra_step"]
 
@@ -174,13 +179,16 @@ def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[s
             + "; even shares, sums over devices on top"
         )
         if plan.collectives:
-            link = plan.collectives[0].link
+            first = plan.collectives[0]
+            small = expected_collective_s(first, 0) / MICRO
+            large = LARGE_MESSAGE / expected_collective_s(replace(first, bytes_per_token=1), LARGE_MESSAGE) / GB
             said.append(
-                f"between devices: {link.sustained_bandwidth / GB:.3g} GB/s in one direction, "
-                f"{link.latency_s / MICRO:.3g} µs for a small message"
+                f"between devices: {first.link.bandwidth / GB:.3g} GB/s in one direction; a {first.kind} of a small "
+                f"message takes {small:.3g} µs, of a large one {large:.3g} GB/s get through"
+                + ("" if first.link.laws else " (this kind of link not measured)")
             )
-        joined = max((link.domain for link in plan.system.device.links), default=shared.team)
-        if joined < shared.team and plan.system.network is None:
+        links = plan.system.device.links
+        if links and not any(joins(link, shared.team) for link in links) and plan.system.network is None:
             said.append(
                 f"no link of {plan.system.device.id} joins {shared.team} devices; the answer is as if its fastest one "
                 "did; a network is written behind the devices: + 400gbe"

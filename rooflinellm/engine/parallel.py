@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rooflinellm._numeric import minimum
+from rooflinellm.efficiency.collectives import quickest_s
 from rooflinellm.engine.evaluate import Run
 from rooflinellm.engine.layout import Layout, OperatorRow
 from rooflinellm.engine.plan import Collective, Link
@@ -234,7 +235,7 @@ def _sums(block: Block) -> int:
 
 
 def collective_s(collective: Collective, tokens: Any, bandwidth: float, latency_s: float) -> Any:
-    """Time of one collective over t devices with a message of M bytes on each.
+    """Time of one collective over t devices with a message of M bytes on each, over links that were not measured.
 
     A sum goes out at once, or is reduced in parts that are then gathered; whichever is shorter:
 
@@ -269,15 +270,33 @@ def collective_s(collective: Collective, tokens: Any, bandwidth: float, latency_
     return minimum(latency_s + (t - 1) * message, 2 * latency_s + 2 * (t - 1) / t * message)
 
 
+def expected_collective_s(collective: Collective, tokens: Any) -> Any:
+    """Expected time of one collective: by the measured protocols of its link, else as in `collective_s`. [s]
+
+    Parameters
+    ----------
+    collective : Collective
+        What is told.
+    tokens : array_like
+        As in `collective_s`. [token]
+    """
+    link = collective.link
+    laws = dict(link.laws).get(collective.kind)
+    if laws is None:
+        return collective_s(collective, tokens, link.sustained_bandwidth, link.latency_s)
+    message = tokens * collective.bytes_per_token / link.bandwidth
+    # In an exchange each device has its share of the tokens.
+    return quickest_s(laws, collective.ranks, message / collective.ranks if collective.kind == "exchange" else message)
+
+
 def collectives_s(found: tuple[Collective, ...], runs: tuple[Run, ...]) -> Any:
     """Expected time of all collectives over some passes. [s]"""
     total: Any = 0.0
     for collective in found:
-        link = collective.link
         for run in runs:
             logits = run.sequences * run.logits
             tokens, often = (logits, minimum(logits, 1)) if collective.kind == "gather" else (run.tokens, 1)
-            each = collective_s(collective, tokens, link.sustained_bandwidth, link.latency_s)
+            each = expected_collective_s(collective, tokens)
             total = total + run.passes * collective.count * each * often
     return total
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rooflinellm._numeric import where
+from rooflinellm.efficiency.collectives import Law
 from rooflinellm.efficiency.rates import Rates
 from rooflinellm.engine.layout import Layout
 from rooflinellm.operators.graph import Kind
 from rooflinellm.operators.model import ModelSpec
+from rooflinellm.specs.curves import CollectiveOf
 from rooflinellm.specs.engine import Backend, EngineSpec
 from rooflinellm.specs.formats import FormatSpec
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
@@ -183,12 +185,15 @@ class Link:
         What copies are expected to reach. [byte/s]
     latency_s : float
         What a copy takes at least. [s]
+    laws : tuple
+        Protocols of collectives over it, by collective, where they were measured.
     """
 
     kind: str
     bandwidth: float
     sustained_bandwidth: float
     latency_s: float
+    laws: tuple[tuple[CollectiveOf, tuple[Law, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

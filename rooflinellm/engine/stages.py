@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from rooflinellm import units
+from rooflinellm.efficiency.collectives import OF, curve_for, laws_of
 from rooflinellm.efficiency.rates import rates, way
 from rooflinellm.engine.kernels import KernelBuilder, choose_backend
 from rooflinellm.engine.layout import Layout, OperatorRow
@@ -16,7 +17,8 @@ from rooflinellm.engine.placement import CACHED, Placement, shares
 from rooflinellm.engine.plan import Crossing, Link, Machine, Stage, Stream, Tier
 from rooflinellm.operators.cache import CacheTypes
 from rooflinellm.specs.engine import EngineSpec
-from rooflinellm.specs.hardware import HardwareSpec, Network, SystemSpec
+from rooflinellm.specs.hardware import HardwareSpec, LinkKind, Network, SystemSpec
+from rooflinellm.specs.hardware import Link as DeviceLink
 from rooflinellm.specs.host import host_processor, is_typical
 from rooflinellm.specs.profile import ProfileSpec, WayName
 
@@ -30,6 +32,13 @@ COLLECTIVE_WAYS: dict[str, WayName] = {
 """Ways of collectives, by kind of link."""
 HOST_LINKS = ("pcie", "nvlink-c2c")
 """Links that lead to the host."""
+DEVICES_OF_A_HOST = 8
+"""Devices that its PCIe joins, where bridges between pairs do not. [-]"""
+
+
+def joins(link: DeviceLink, devices: int) -> bool:
+    """Whether a kind of link joins so many devices."""
+    return link.domain >= devices or (link.kind == "pcie" and devices <= DEVICES_OF_A_HOST)
 
 
 def profiled_as(engine: EngineSpec, profiles: Sequence[ProfileSpec]) -> str:
@@ -174,13 +183,20 @@ class StageBuilder:
     def collective_link(self) -> Link:
         """The fastest way between the devices of a team."""
         links = [link for link in self.system.device.links if link.kind in COLLECTIVE_WAYS]
-        able = [link for link in links if link.domain >= self.parallel.team] or links
+        able = [link for link in links if joins(link, self.parallel.team)] or links
         if self.system.network is not None:
             return self._network_link(self.system.network)
         if not able:
-            return self._link("collectives over pcie", 0)
+            return self._measured(self._link("collectives over pcie", 0), "pcie", None)
         best = max(able, key=lambda link: link.gb_s_per_direction.value)
-        return self._link(COLLECTIVE_WAYS[best.kind], best.gb_s_per_direction.value * units.GB)
+        link = self._link(COLLECTIVE_WAYS[best.kind], best.gb_s_per_direction.value * units.GB)
+        return self._measured(link, best.kind, best.generation)
+
+    def _measured(self, link: Link, kind: LinkKind, generation: float | None) -> Link:
+        """The link with the protocols of collectives that were measured over its kind."""
+        asked = (kind, generation, profiled_as(self.engine, self.profiles), self.system.device.id)
+        curves = ((of, curve_for(self.profiles, of, *asked)) for of in OF)
+        return replace(link, laws=tuple((of, laws_of(curve)) for of, curve in curves if curve is not None))
 
     def _network_link(self, network: Network) -> Link:
         """The way between computers: the network's own, on top of what any border between devices costs."""

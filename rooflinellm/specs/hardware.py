@@ -116,10 +116,13 @@ class Clock(Spec):
         return self
 
 
+LinkKind = Literal["pcie", "nvlink", "nvlink-c2c", "xgmi", "xelink", "ethernet", "ici", "neuronlink", "other"]
+
+
 class Link(Spec):
     """A way to other devices or to the host."""
 
-    kind: Literal["pcie", "nvlink", "nvlink-c2c", "xgmi", "xelink", "ethernet", "ici", "neuronlink", "other"]
+    kind: LinkKind
     generation: Annotated[float, Field(gt=0, le=10)] | None = None
     lanes: Annotated[int, Field(ge=1, le=128)] | None = None
     gb_s_per_direction: Quantity

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rooflinellm.specs.common import Entry, Positive, Spec
+from rooflinellm.specs.curves import CollectiveCurve, KernelCurve
 
 Level = Literal[
     "kind", "regime", "path", "encoding", "memory_type", "cores", "architecture", "device", "era", "variant"
@@ -123,11 +124,20 @@ class ProfileSpec(Entry):
     """An efficiency profile.
 
     Its basis is ``nominal`` (round numbers), ``calibrated`` (fitted to results of many devices) or ``measured`` (fitted
-    to results of the very devices that it covers).
+    to results of the very devices that it covers). A profile of `collectives` and `curves` of single kernels may do
+    without groups; what it says of collectives holds beside any other profile.
     """
 
     basis: Literal["nominal", "calibrated", "measured"]
-    groups: Annotated[tuple[KernelGroup, ...], Field(min_length=1)]
+    groups: tuple[KernelGroup, ...] = ()
     decode_power_fraction: Annotated[float, Field(gt=0, le=1)]
     prefill_power_fraction: Annotated[float, Field(gt=0, le=1)]
     ways: dict[WayName, Way] = {}
+    collectives: tuple[CollectiveCurve, ...] = ()
+    curves: tuple[KernelCurve, ...] = ()
+
+    @model_validator(mode="after")
+    def _says_something(self) -> ProfileSpec:
+        if not (self.groups or self.collectives or self.curves):
+            raise ValueError("a profile has groups, or curves of kernels or collectives")
+        return self

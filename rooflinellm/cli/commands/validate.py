@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rooflinellm.cli.files import CHARTS, target_of, write_whole
-from rooflinellm.cli.inputs import COUNT, subcommand
+from rooflinellm.cli.inputs import COUNT, one_table, subcommand
 from rooflinellm.cli.output import Output, output_options
 from rooflinellm.cli.terminal import progress, say
 
@@ -33,6 +33,7 @@ QUALITIES = ("A", "AB", "ABC", "B", "BC", "AC", "C")
     "validate log.md --hardware rtx-4090 --max-error 25",
     "validate profile_export_aiperf.json --hardware '8x h100-sxm' --tp 8 --weights fp8 --engine vllm",
     "validate --leave-out device",
+    "validate --kernels",
 )
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--rows", "rows_out", metavar="OUT.csv", help="Also write a line a row, predicted or skipped and why.")
@@ -61,9 +62,16 @@ QUALITIES = ("A", "AB", "ABC", "B", "BC", "AC", "C")
     metavar="series|device",
     help="Predict each result by a fit to the others: those of other series, or of other devices.",
 )
+@click.option("--kernels", is_flag=True, help="Score the curves of single kernels and collectives instead.")
 @output_options
 def command(
-    files: tuple[str, ...], plot: str | None, by: Any, max_error: float | None, output: Output, **options: Any
+    files: tuple[str, ...],
+    plot: str | None,
+    by: Any,
+    max_error: float | None,
+    kernels: bool,
+    output: Output,
+    **options: Any,
 ) -> int:
     """How far predictions are from measured results.
 
@@ -73,7 +81,11 @@ def command(
     The usual profile was fitted to these. With --leave-out it is fitted again, in folds, each time without what it then
     predicts: `series` says how well devices are predicted of which other results are known (a series agrees in device,
     model, format, test and lengths), `device` how well those are of which none is. That takes a minute.
+
+    With --kernels, FILE is one table of measured kernels; the error is by operator, device and class of size.
     """
+    if kernels:
+        return _kernels(files, max_error, output, options["profile"], options["leave_out"])
     from rooflinellm.api.validate import validate
 
     target = None if plot is None else target_of(plot, "--plot", CHARTS)
@@ -98,6 +110,20 @@ def command(
         say("error", f"the median error of all is {error:.1f} %, more than {max_error:g} %")
         return 1
     return 0
+
+
+def _kernels(
+    files: tuple[str, ...], max_error: float | None, output: Output, profile: str | None, leave_out: Any
+) -> int:
+    from rooflinellm.api.kernels import validate_kernels
+
+    with progress("fitting") if leave_out else nullcontext() as told:
+        found = validate_kernels(one_table(files), profile=profile, leave_out=leave_out, progress=told)
+    output.write(tables=found.tables, payload=found.to_dict, records=found.records)
+    if max_error is None or 100 * found.mdape <= max_error:
+        return 0
+    say("error", f"the median error of all is {100 * found.mdape:.1f} %, more than {max_error:g} %")
+    return 1
 
 
 def _draw(result: ValidationResult, target: Path, by: Any, note: str | None) -> None:
