@@ -39,6 +39,7 @@ ENGINES = (
     "lm-studio",
     "mlc-llm",
     "mlx",
+    "mlx-vlm",
     "ollama",
     "sglang",
     "tensorrt-llm",

@@ -190,8 +190,8 @@ def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[s
         links = plan.system.device.links
         if links and not any(joins(link, shared.team) for link in links) and plan.system.network is None:
             said.append(
-                f"no link of {plan.system.device.id} joins {shared.team} devices; the answer is as if its fastest one "
-                "did; a network is written behind the devices: + 400gbe"
+                f"no link of {plan.system.device.id} joins {shared.team} devices: the ideal is as if its fastest "
+                "one did, the expectation has a port of 400 Gb/s a device; a network is written behind them: + 400gbe"
             )
     elif plan.device_count > 1:
         said.append(

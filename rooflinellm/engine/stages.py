@@ -34,6 +34,8 @@ HOST_LINKS = ("pcie", "nvlink-c2c")
 """Links that lead to the host."""
 DEVICES_OF_A_HOST = 8
 """Devices that its PCIe joins, where bridges between pairs do not. [-]"""
+DIRECT_NETWORK = 100 * units.GIGA / units.BITS_PER_BYTE
+"""Networks from this rate on reach into the memory of devices (RDMA). [byte/s]"""
 
 
 def joins(link: DeviceLink, devices: int) -> bool:
@@ -183,14 +185,27 @@ class StageBuilder:
     def collective_link(self) -> Link:
         """The fastest way between the devices of a team."""
         links = [link for link in self.system.device.links if link.kind in COLLECTIVE_WAYS]
-        able = [link for link in links if joins(link, self.parallel.team)] or links
-        if self.system.network is not None:
-            return self._network_link(self.system.network)
-        if not able:
+        able = [link for link in links if joins(link, self.parallel.team)]
+        network = self.system.network
+        if network is not None and network.bandwidth_bytes_per_s >= DIRECT_NETWORK:
+            return self._link("collectives over network", network.bandwidth_bytes_per_s)
+        if network is not None:
+            return self._network_link(network)
+        if not links:
             return self._measured(self._link("collectives over pcie", 0), "pcie", None)
-        best = max(able, key=lambda link: link.gb_s_per_direction.value)
+        best = max(able or links, key=lambda link: link.gb_s_per_direction.value)
         link = self._link(COLLECTIVE_WAYS[best.kind], best.gb_s_per_direction.value * units.GB)
-        return self._measured(link, best.kind, best.generation)
+        return self._measured(link, best.kind, best.generation) if able else self._between_computers(link, best.domain)
+
+    def _between_computers(self, fastest: Link, domain: int) -> Link:
+        """The way of a team that no link joins, where no network is named: a port a device, as clusters have.
+
+        Devices of a computer first add up over their own link, so that each port carries its share of a message. The
+        bound has the fastest link: nothing is known of the network.
+        """
+        network = self._link("collectives over network", 0)
+        shared = min(network.sustained_bandwidth * domain, fastest.sustained_bandwidth)
+        return replace(network, bandwidth=fastest.bandwidth, sustained_bandwidth=shared)
 
     def _measured(self, link: Link, kind: LinkKind, generation: float | None) -> Link:
         """The link with the protocols of collectives that were measured over its kind."""

@@ -115,6 +115,7 @@ WayName = Literal[
     "collectives over nvlink",
     "collectives over xgmi",
     "collectives over pcie",
+    "collectives over network",
 ]
 """What copies go between: devices, a device and its host; weights that are copied to a device; layers in several
 computers; drives; what a driver pages; and what devices that share a layer tell one another, by their link."""
