@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from operator import attrgetter
 from typing import Any
 
 from rooflinellm._numeric import every, is_array
 from rooflinellm.api import lookup
 from rooflinellm.api.estimate import estimate
-from rooflinellm.api.sweep_result import QUANTITIES, Sweep, SweepMemory, SweepPhase
+from rooflinellm.api.sweep_result import Sweep, SweepMemory, SweepPhase
+from rooflinellm.api.sweep_store import BYTES, KINDS, Store, blocks, tightened
 from rooflinellm.errors import InvalidRequest, RooflineWarning
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.results import Estimate, Prediction
@@ -195,41 +195,46 @@ def _values(name: str, value: Any) -> tuple[Any, ...]:
     return tuple(listed)
 
 
-def _evaluated(grid: _Grid) -> tuple[dict[str, Any], list[str]]:
-    """Values at each point by name, plans by points; and the warnings."""
-    plans, points = math.prod(grid.lengths(grid.looped)), math.prod(grid.lengths(grid.numeric))
-    store = _Store((plans, points))
+def _evaluated(grid: _Grid) -> tuple[Store, list[str]]:
+    """Values at each point; and the warnings."""
+    plans, shape = math.prod(grid.lengths(grid.looped)), grid.lengths(grid.numeric)
+    store = Store(plans, shape)
     said: dict[str, None] = {}
     for row, arguments in enumerate(grid.combinations()):
-        for index, answer in _answers(grid, arguments, points):
-            store.put(row, index, answer, arguments["overrides"] or {})
+        for box, answer in _answers(grid, arguments, shape):
+            store.put(row, box, answer, arguments["overrides"] or {})
             said |= dict.fromkeys(answer.warnings)
-    return store.columns, list(said)
+    return store, list(said)
 
 
-def _answers(grid: _Grid, arguments: Mapping[str, Any], points: int) -> Iterator[tuple[Any, Estimate]]:
-    """Estimates of one plan, each with the indices of its points."""
-    names = grid.numeric
-    if not names:
-        yield slice(None), estimate(**arguments)
+def _answers(
+    grid: _Grid, arguments: Mapping[str, Any], shape: tuple[int, ...]
+) -> Iterator[tuple[tuple[Any, ...], Estimate]]:
+    """Estimates of one plan, each with the indices of its points.
+
+    The points of a block are a part of the grid and stay one: each axis is an array along a dimension of its own, so
+    that what does not depend on an axis is not computed anew for each of its values.
+    """
+    if not shape:
+        yield (), estimate(**arguments)
         return
     import numpy as np
 
-    shape = grid.lengths(names)
-    axes = {name: np.asarray(grid.axes[name]) for name in names}
-
-    def ask(index: Any) -> Estimate:
-        places = np.unravel_index(index, shape)
-        numbers = {name: values[place] for (name, values), place in zip(axes.items(), places, strict=True)}
-        return estimate(**arguments, **numbers)
-
-    for start in range(0, points, BLOCK_POINTS):
-        yield from _placed_each(ask, np.arange(start, min(start + BLOCK_POINTS, points)), arguments)
+    axes = {name: np.asarray(grid.axes[name]) for name in grid.numeric}
+    for block in blocks(shape, BLOCK_POINTS):
+        parts = {name: values[part] for (name, values), part in zip(axes.items(), block, strict=True)}
+        answer = estimate(**arguments, **dict(zip(parts, np.ix_(*parts.values()), strict=True)))
+        if _placed_alike(answer, arguments):
+            yield block, answer
+            continue
+        places = np.meshgrid(*(np.arange(part.start, part.stop) for part in block), indexing="ij")
+        points = np.stack([each.ravel() for each in places])
+        yield from _placed_each(points, axes, arguments)
 
 
 def _placed_each(
-    ask: Callable[[Any], Estimate], index: Any, arguments: Mapping[str, Any]
-) -> Iterator[tuple[Any, Estimate]]:
+    points: Any, axes: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> Iterator[tuple[tuple[Any, ...], Estimate]]:
     """Estimates of these points, in parts where they are not placed alike.
 
     An estimate places the largest case of its arrays. That is every point's own placement where all of them lie on the
@@ -237,14 +242,16 @@ def _placed_each(
     """
     import numpy as np
 
-    answer = ask(index)
-    if _placed_alike(answer, arguments):
-        yield index, answer
-        return
+    def ask(which: Any) -> Estimate:
+        numbers = {name: values[place] for (name, values), place in zip(axes.items(), points[:, which], strict=True)}
+        return estimate(**arguments, **numbers)
+
+    answer = ask(slice(None))
     workload = answer.workload
     occupied = sum(workload[name] for name in ("context_tokens", "prompt_tokens", "output_tokens"))
+    count = points.shape[1]
     needs = np.stack(
-        [np.broadcast_to(value, index.shape) for value in (workload["batch"], workload["context_limit"], occupied)]
+        [np.broadcast_to(value, count) for value in (workload["batch"], workload["context_limit"], occupied)]
     )
     kinds, kind = np.unique(needs, axis=1, return_inverse=True)
     rank = np.argsort(np.argsort(kinds[0] * kinds[1], kind="stable"))[kind.ravel()]
@@ -257,13 +264,13 @@ def _placed_each(
     parts = [(0, kinds.shape[1], answer)]
     while parts:
         first, end, answer = parts.pop()
-        those = index[(rank >= first) & (rank < end)]
+        those = (rank >= first) & (rank < end)
         if end - first == 1 or _placed_alike(answer, arguments):
-            yield those, answer
+            yield tuple(points[:, those]), answer
             continue
         middle = (first + end) // 2
         for low, high in ((first, middle), (middle, end)):
-            parts.append((low, high, ask(index[(rank >= low) & (rank < high)])))
+            parts.append((low, high, ask((rank >= low) & (rank < high))))
 
 
 def _placed_alike(answer: Estimate, arguments: Mapping[str, Any]) -> bool:
@@ -276,49 +283,7 @@ def _placed_alike(answer: Estimate, arguments: Mapping[str, Any]) -> bool:
     return on_devices and (answer.memory.fits is None or every(answer.memory.fits))
 
 
-_BYTES = ("resident_weight_bytes", "kv_allocated_bytes", "total_bytes", "usable_bytes")
-
-
-class _Store:
-    """Arrays of plans by points, each made when its first value comes."""
-
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self.shape = shape
-        self.columns: dict[str, Any] = {}
-
-    def put(self, row: int, index: Any, answer: Estimate, overrides: Mapping[str, Any]) -> None:
-        """Keep an answer at some points of a plan."""
-        for path in QUANTITIES:
-            prediction = attrgetter(path)(answer)
-            for kind in ("ideal", "expected", "low", "high"):
-                number = math.nan if prediction is None else getattr(prediction, kind)
-                self._set(f"{path}.{kind}", row, index, number, float)
-        for name in ("prefill.bound", "decode.bound"):
-            self._set(name, row, index, attrgetter(name)(answer), "U8")
-        for name in (*_BYTES, "fits"):
-            self._set(f"memory.{name}", row, index, getattr(answer.memory, name), object)
-        names = {
-            "model": answer.model.id,
-            "hardware": answer.hardware.id,
-            **{name: getattr(answer, name) for name in ("weights", "kv", "engine")},
-            "basis": answer.decode.time_s.basis,
-        }
-        for name, value in names.items():
-            self._set(name, row, index, value, object)
-        for name, value in answer.workload.items():
-            self._set(f"workload.{name}", row, index, value, object)
-        for path, value in overrides.items():
-            self._set(f"overrides.{path}", row, index, value, object)
-
-    def _set(self, name: str, row: int, index: Any, value: Any, kind: Any) -> None:
-        import numpy as np
-
-        if name not in self.columns:
-            self.columns[name] = np.empty(self.shape, dtype=kind)
-        self.columns[name][row, index] = value
-
-
-def _result(grid: _Grid, columns: Mapping[str, Any], said: Sequence[str]) -> Sweep:
+def _result(grid: _Grid, store: Store, said: Sequence[str]) -> Sweep:
     """The arrays in the order of the axes, under their names."""
     import numpy as np
 
@@ -327,13 +292,12 @@ def _result(grid: _Grid, columns: Mapping[str, Any], said: Sequence[str]) -> Swe
     shape = grid.lengths(list(grid.axes))
 
     def column(name: str) -> Any:
-        array = columns[name].reshape(grid.lengths(inner)).transpose(order)
-        if array.dtype == object and not name.startswith("overrides."):
-            array = _tightened(array)
-        return array
+        array = store.column(name)
+        full = grid.lengths(grid.looped) + store.shape
+        return np.broadcast_to(array.reshape(grid.lengths(grid.looped) + array.shape[1:]), full).transpose(order)
 
     def prediction(path: str) -> Prediction:
-        ideal, expected, low, high = (column(f"{path}.{kind}") for kind in ("ideal", "expected", "low", "high"))
+        ideal, expected, low, high = (column(f"{path}.{kind}") for kind in KINDS)
         unit = "tokens/s" if path.endswith("tokens_per_s") else "J" if path.startswith("energy") else "s"
         return Prediction(ideal, expected, low, high, unit, basis)
 
@@ -345,16 +309,16 @@ def _result(grid: _Grid, columns: Mapping[str, Any], said: Sequence[str]) -> Swe
             bound=column(f"{name}.bound"),
         )
 
-    basis = " and ".join(sorted(set(columns["basis"].ravel().tolist())))
-    workload = {name.partition(".")[2]: column(name) for name in columns if name.startswith("workload.")}
+    basis = " and ".join(sorted(set(store.column("basis").ravel().tolist())))
+    workload = {name.partition(".")[2]: column(name) for name in store.names if name.startswith("workload.")}
     for place, (name, values) in enumerate(grid.axes.items()):
         if name in (*COUNTED, *TIMED, *LOOPED) and name not in ("weights", "kv", "engine"):  # as asked
             along = [1] * len(shape)
             along[place] = len(values)
             axis = np.empty(len(values), dtype=object)
             axis[:] = values
-            workload[name] = _tightened(np.broadcast_to(axis.reshape(along), shape))
-    memory = SweepMemory(**{name: column(f"memory.{name}") for name in (*_BYTES, "fits")})
+            workload[name] = np.broadcast_to(tightened(axis).reshape(along), shape)
+    memory = SweepMemory(**{name: column(f"memory.{name}") for name in (*BYTES, "fits")})
     return Sweep(
         axes=dict(grid.axes),
         prefill=phase("prefill"),
@@ -363,34 +327,24 @@ def _result(grid: _Grid, columns: Mapping[str, Any], said: Sequence[str]) -> Swe
         memory=memory,
         **{name: column(name) for name in ("model", "hardware", "weights", "kv", "engine", "basis")},
         workload=workload,
-        overrides={name.partition(".")[2]: column(name) for name in columns if name.startswith("overrides.")},
+        overrides={name.partition(".")[2]: column(name) for name in store.names if name.startswith("overrides.")},
         models=grid.models,
         systems=grid.systems,
         warnings=_warnings(memory.fits, said),
     )
 
 
-def _tightened(array: Any) -> Any:
-    """Whole numbers as int64 and truth values as bool, where there are no others; else as it is."""
-    kinds = {type(value) for value in array.ravel().tolist()}
-    if kinds == {bool}:
-        return array.astype(bool)
-    if kinds and kinds <= {int, float} and all(float(value).is_integer() for value in array.ravel().tolist()):
-        return array.astype("int64")
-    return array.astype(float) if kinds and kinds <= {int, float} else array
-
-
 def _warnings(fits: Any, said: Sequence[str]) -> tuple[str, ...]:
     """The warnings of all points, those about memory counted."""
-    values = fits.ravel().tolist()
     texts = [text for text in said if not text.startswith("memory: ")]
-    lacking, unknown = values.count(False), values.count(None)
+    unknown = int((fits == None).sum()) if fits.dtype == object else 0  # noqa: E711 - elementwise
+    lacking = int((fits == False).sum())  # noqa: E712 - elementwise, and None is neither
     if lacking:
         texts.append(
-            f"memory: does not fit at {lacking:,} of {len(values):,} points; the answers there are as if it did"
+            f"memory: does not fit at {lacking:,} of {fits.size:,} points; the answers there are as if it did"
         )
     if unknown:
         texts.append(
-            f"memory: the capacity is not known at {unknown:,} of {len(values):,} points; whether it fits is open"
+            f"memory: the capacity is not known at {unknown:,} of {fits.size:,} points; whether it fits is open"
         )
     return tuple(texts)
