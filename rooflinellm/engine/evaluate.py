@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinellm._numeric import ceil_div, is_array, maximum, minimum, where
+from rooflinellm._numeric import ceil_div, is_array, maximum, minimum, total, where
 from rooflinellm.efficiency.rates import FEW_TOKENS
 from rooflinellm.engine.plan import Kernel, Machine
 from rooflinellm.operators import attention, experts
@@ -121,19 +121,33 @@ def work(kernel: Kernel, passes: Passes) -> Work:
     -------
     Work
     """
-    flops: Any = 0
-    read: Any = 0
-    for run in passes.of(kernel):
-        if kernel.kind == "attention":
-            pairs, tokens = _attended(kernel, run)
-            flops = flops + run.sequences * _attention_flops(kernel, run, pairs)
-            read = read + run.sequences * tokens * kernel.kv_bytes_per_token
-        elif kernel.kind != "embedding":
-            tokens, weight_reads = multiplied(kernel, run)
-            flops = flops + run.passes * tokens * kernel.flops_per_token
-            moved = weight_reads * kernel.weight_bytes + run.sequences * 2 * kernel.state_bytes
-            read = read + run.passes * moved
-    return Work(flops, read)
+    if kernel.kind == "embedding":
+        return NO_WORK
+    done = [_run_work(kernel, run) for run in passes.of(kernel) if has_passes(run)]
+    if len(done) == 1:
+        return Work(*done[0])
+    return Work(total(flops for flops, _ in done), total(read for _, read in done))
+
+
+NO_WORK = Work(0, 0)
+
+
+def has_passes(run: Run) -> bool:
+    """Whether a run may hold passes: not where their number is plainly 0."""
+    return is_array(run.passes) or run.passes != 0
+
+
+def _run_work(kernel: Kernel, run: Run) -> tuple[Any, Any]:
+    """FLOPs and bytes of one run."""
+    if kernel.kind == "attention":
+        pairs, tokens = _attended(kernel, run)
+        flops, read = _attention_flops(kernel, run, pairs), tokens * kernel.kv_bytes_per_token
+        return run.sequences * flops, run.sequences * read
+    tokens, weight_reads = multiplied(kernel, run)
+    moved = weight_reads * kernel.weight_bytes
+    if kernel.state_bytes:
+        moved = moved + run.sequences * 2 * kernel.state_bytes
+    return run.passes * tokens * kernel.flops_per_token, run.passes * moved
 
 
 def _attended(kernel: Kernel, run: Run) -> tuple[Any, Any]:
@@ -252,34 +266,37 @@ def expect(kernel: Kernel, passes: Passes, skew: Any) -> Expectation:
     -------
     Expectation
     """
-    floor: Any = 0.0
-    memory: Any = 0.0
-    compute: Any = 0.0
-    busy: Any = 0.0
-    for run in passes.packed:
-        launched = run.passes if kernel.kind != "head" else run.passes * minimum(run.logits, 1)
-        floor = floor + launched * where(run.new_tokens > FEW_TOKENS, kernel.floor_many_s, kernel.floor_s)
-    for run in passes.of(kernel):
-        if kernel.kind == "attention":
-            run_memory, run_compute, run_busy = _expect_attention(kernel, run)
-        else:
-            run_memory, run_compute = _expect_product(kernel, run, skew)
-            run_busy = maximum(run_memory, run_compute)
-        memory, compute, busy = memory + run_memory, compute + run_compute, busy + run_busy
-    return Expectation(floor, memory, compute, busy)
+    own = passes.of(kernel)
+    if kernel.kind == "attention":
+        parts = [_expect_attention(kernel, run) for run in own if has_passes(run)]
+    else:
+        parts = [_expect_product(kernel, run, skew) for run in own if has_passes(run)]
+    floors = [_floor_s(kernel, run) for run in passes.packed if has_passes(run)]
+    if len(parts) == 1 and len(floors) == 1:
+        ((memory, compute, busy),) = parts
+        return Expectation(floors[0], memory, compute, busy)
+    memory, compute, busy = (total(values) for values in zip(*parts, strict=True)) if parts else (0.0, 0.0, 0.0)
+    return Expectation(total(floors), memory, compute, busy)
 
 
-def _expect_product(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:
-    """Memory and compute seconds of a product with weights (or of a lookup, or of vectors) over a run."""
+def _floor_s(kernel: Kernel, run: Run) -> Any:
+    """Floors of the passes of a run. [s]"""
+    launched = run.passes if kernel.kind != "head" else run.passes * minimum(run.logits, 1)
+    return launched * where(run.new_tokens > FEW_TOKENS, kernel.floor_many_s, kernel.floor_s)
+
+
+def _expect_product(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any, Any]:
+    """Memory, compute and longer-of-both seconds of a product with weights, a lookup or vectors over a run."""
     moved, share = moved_bytes(kernel, run, skew)
     passes = run.passes
     if kernel.ranks > 1:
         passes = passes * experts.busiest_over_mean(kernel.experts, share * kernel.active, kernel.ranks)
     memory = passes * (moved / kernel.sustained_bandwidth)
     if not kernel.paths:
-        return memory, 0.0 * memory
+        return memory, 0.0 * memory, memory
     tokens, _ = multiplied(kernel, run)
-    return memory, passes * _compute_s(kernel, tokens, run.tokens, share)
+    compute = passes * _compute_s(kernel, tokens, run.tokens, share)
+    return memory, compute, maximum(memory, compute)
 
 
 def moved_bytes(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:
@@ -306,8 +323,8 @@ def moved_bytes(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:
         share = weight_reads / kernel.active
     elif kernel.kind == "embedding":
         weight_reads = 0
-    state = run.sequences * 2 * kernel.state_bytes
-    return weight_reads * kernel.weight_bytes + tokens * kernel.activation_bytes_per_token + state, share
+    moved = weight_reads * kernel.weight_bytes + tokens * kernel.activation_bytes_per_token
+    return (moved + run.sequences * 2 * kernel.state_bytes if kernel.state_bytes else moved), share
 
 
 def _compute_s(kernel: Kernel, tokens: Any, pass_tokens: Any, share: Any) -> Any:
@@ -349,17 +366,23 @@ def _expect_attention(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
         flops, moved = attended_work(kernel, run)
         memory, compute = moved / kernel.sustained_bandwidth, flops / kernel.paths[0].flop_per_s
         return memory, compute, maximum(memory, compute)
-    per_cached = run.sequences * kernel.kv_bytes_per_token / kernel.sustained_bandwidth
-    written = run.tokens * written_per_token(kernel) / kernel.sustained_bandwidth
-    per_flop = run.sequences / kernel.paths[0].flop_per_s
-    memory = compute = busy = 0.0
+    # Of one sequence; equal ones side by side take as often as much of both.
+    per_cached = kernel.kv_bytes_per_token / kernel.sustained_bandwidth
+    written = run.new_tokens * written_per_token(kernel) / kernel.sustained_bandwidth
+    flop_per_s = kernel.paths[0].flop_per_s
+    sums = []
     for part in attention_parts(kernel, run):
         moved_s, moved_step = written + per_cached * part.read, per_cached * part.read_step
-        compute_s, compute_step = per_flop * part.flops, per_flop * part.flops_step
-        longer = sum_of_max(part.passes, moved_s, moved_step, compute_s, compute_step)
-        memory = memory + part.repeats * (part.passes * moved_s + moved_step * _triangle(part.passes))
-        compute = compute + part.repeats * (part.passes * compute_s + compute_step * _triangle(part.passes))
-        busy = busy + part.repeats * longer
+        compute_s, compute_step = part.flops / flop_per_s, part.flops_step / flop_per_s
+        memory = part.passes * moved_s + moved_step * _triangle(part.passes)
+        compute = part.passes * compute_s + compute_step * _triangle(part.passes)
+        busy = sum_of_max(part.passes, moved_s, moved_step, compute_s, compute_step)
+        repeated = is_array(part.repeats) or part.repeats != 1
+        sums.append([part.repeats * each for each in (memory, compute, busy)] if repeated else (memory, compute, busy))
+    if not sums:
+        return 0.0, 0.0, 0.0
+    alone = sums[0] if len(sums) == 1 else [total(values) for values in zip(*sums, strict=True)]
+    memory, compute, busy = (run.sequences * each for each in alone)
     return memory, compute, busy
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rooflinellm._numeric import anywhere, ceil_div, every, minimum, round_up, where
+from rooflinellm._numeric import anywhere, ceil_div, every, maximum, minimum, round_up, where
 from rooflinellm.engine.plan import DeviceShare, Plan, Stage
 from rooflinellm.engine.workspace import workspace_bytes
 from rooflinellm.results import MemoryPlan, PlacedPart
@@ -146,27 +146,34 @@ def usable_of_device(device: HardwareSpec, engine: EngineSpec) -> int | None:
     return min(device.usable_bytes, int(device.memory_bytes * engine.workspace.memory_fraction))
 
 
-def _fit(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
-    """Whether every place holds its part; None where the memory of one that matters is not known.
+def _slack(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> tuple[Any, bool]:
+    """The least room that any place has left, below 0 where something does not fit; and whether all places are known.
 
-    A host of unknown memory holds what is only looked up.
+    A host of unknown memory holds what is only looked up. [byte]
     """
-    fits: Any = True
-    unknown = False
+    slack: Any = None
+    known = True
     shared: Any = 0
     for stage in plan.stages:
         usable = usable_bytes(plan, stage)
         for share in stage.shares:
-            total = held(plan, stage, share, sequences, limit, allocation).total
-            shared = shared + total
+            taken = held(plan, stage, share, sequences, limit, allocation).total
+            shared = shared + taken
             if usable is not None:
-                fits = fits & (total <= usable)
+                slack = usable - taken if slack is None else minimum(slack, usable - taken)
             elif stage.tier == "device" or stage.kernels:
-                unknown = True
+                known = False
     device = plan.system.device
     if device.memory.unified and device.memory_bytes is not None:
-        fits = fits & (shared <= device.memory_bytes * plan.system.device_count // plan.parallel.replicas)
-    return None if unknown and every(fits) else fits
+        left = device.memory_bytes * plan.system.device_count // plan.parallel.replicas - shared
+        slack = left if slack is None else minimum(slack, left)
+    return 0 if slack is None else slack, known
+
+
+def _fit(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
+    """Whether every place holds its part; None where the memory of one that matters is not known."""
+    slack, known = _slack(plan, sequences, limit, allocation)
+    return None if not known and every(slack >= 0) else slack >= 0
 
 
 def fits_devices(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
@@ -288,7 +295,7 @@ def _largest_context(plan: Plan, sequences: Any, allocation: Allocation) -> Any:
         return None
     block, most = plan.engine.kv.block_tokens, plan.model.max_context_tokens
     blocks = _largest(
-        lambda count: _holds(plan, sequences, count * block, allocation), ceil_div(most, block), sequences
+        lambda count: _slack(plan, sequences, count * block, allocation)[0], ceil_div(most, block), sequences
     )
     return minimum(blocks * block, most)
 
@@ -297,21 +304,30 @@ def _largest_batch(plan: Plan, limit: Any, allocation: Allocation) -> Any:
     if not _known(plan):
         return None
     return plan.parallel.replicas * _largest(
-        lambda count: _holds(plan, count, limit, allocation), LARGEST_BATCH // plan.parallel.replicas, limit
+        lambda count: _slack(plan, count, limit, allocation)[0], LARGEST_BATCH // plan.parallel.replicas, limit
     )
 
 
-def _holds(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
-    """Whether it fits as far as is known."""
-    fits = _fit(plan, sequences, limit, allocation)
-    return True if fits is None else fits
+def _largest(slack: Callable[[Any], Any], most: int, like: Any) -> Any:
+    """The largest count up to `most` for which the slack is not below 0; 0 where not even 1 has any.
 
-
-def _largest(fits: Any, most: int, like: Any) -> Any:
-    """The largest count up to `most` for which `fits` holds, by bisection; 0 where not even 1 does."""
+    The slack falls with the count, nearly in proportion: the first steps go to where a straight line would cross 0, the
+    later ones halve what is left in turn with that.
+    """
     low, high = 0 * like, 0 * like + most
-    while anywhere(low < high):
-        middle = (low + high + 1) // 2
-        good = fits(middle)
-        low, high = where(good, middle, low), where(good, high, middle - 1)
+    above, below = slack(low), slack(high)
+    low, high = where(below >= 0, most, low), where(below >= 0, most + 1, high)
+    high = where(above < 0, low + 1, high)
+    step = 0
+    while anywhere(high - low > 1):
+        step += 1
+        guess = (low + high) // 2
+        if step <= 3 or step % 2:
+            guess = low + (high - low) * maximum(above, 0) // maximum(above - below, 1)
+            guess = minimum(maximum(guess, low + 1), high - 1)
+        open_ = high - low > 1
+        left = slack(where(open_, guess, low))
+        good, bad = open_ & (left >= 0), open_ & (left < 0)
+        low, above = where(good, guess, low), where(good, left, above)
+        high, below = where(bad, guess, high), where(bad, left, below)
     return low
