@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -146,7 +146,16 @@ def usable_of_device(device: HardwareSpec, engine: EngineSpec) -> int | None:
     return min(device.usable_bytes, int(device.memory_bytes * engine.workspace.memory_fraction))
 
 
-def _slack(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> tuple[Any, bool]:
+def _contents(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> list[tuple[Stage, DeviceShare, Held]]:
+    """What each place holds."""
+    return [
+        (stage, share, held(plan, stage, share, sequences, limit, allocation))
+        for stage in plan.stages
+        for share in stage.shares
+    ]
+
+
+def _slack(plan: Plan, contents: Sequence[tuple[Stage, DeviceShare, Held]]) -> tuple[Any, bool]:
     """The least room that any place has left, below 0 where something does not fit; and whether all places are known.
 
     A host of unknown memory holds what is only looked up. [byte]
@@ -154,26 +163,19 @@ def _slack(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> tu
     slack: Any = None
     known = True
     shared: Any = 0
-    for stage in plan.stages:
-        usable = usable_bytes(plan, stage)
-        for share in stage.shares:
-            taken = held(plan, stage, share, sequences, limit, allocation).total
-            shared = shared + taken
-            if usable is not None:
-                slack = usable - taken if slack is None else minimum(slack, usable - taken)
-            elif stage.tier == "device" or stage.kernels:
-                known = False
     device = plan.system.device
-    if device.memory.unified and device.memory_bytes is not None:
-        left = device.memory_bytes * plan.system.device_count // plan.parallel.replicas - shared
+    together = device.memory.unified and device.memory_bytes is not None
+    for stage, _, parts in contents:
+        usable, taken = usable_bytes(plan, stage), parts.total
+        shared = shared + taken if together else 0
+        if usable is not None:
+            slack = usable - taken if slack is None else minimum(slack, usable - taken)
+        elif stage.tier == "device" or stage.kernels:
+            known = False
+    if together:
+        left = (device.memory_bytes or 0) * plan.system.device_count // plan.parallel.replicas - shared
         slack = left if slack is None else minimum(slack, left)
     return 0 if slack is None else slack, known
-
-
-def _fit(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
-    """Whether every place holds its part; None where the memory of one that matters is not known."""
-    slack, known = _slack(plan, sequences, limit, allocation)
-    return None if not known and every(slack >= 0) else slack >= 0
 
 
 def fits_devices(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
@@ -218,7 +220,9 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
             tokens = occupied if cache.span is None else minimum(occupied, cache.span)
             filled = filled + cache.bytes_per_token * sequences * tokens
     replicas = plan.parallel.replicas
-    placement = tuple(_placed_parts(plan, sequences, limit, allocation)) * replicas
+    contents = _contents(plan, sequences, limit, allocation)
+    slack, known = _slack(plan, contents)
+    placement = tuple(_placed_parts(plan, contents)) * replicas
     if replicas > 1:
         alike = len(placement) // replicas
         placement = tuple(replace(part, device=f"{part.device}, copy {n // alike}") for n, part in enumerate(placement))
@@ -239,37 +243,36 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
         copied_weight_bytes=weights - plan.resident_weight_bytes,
         total_bytes=total,
         usable_bytes=_total_usable(plan),
-        fits=_fit(plan, sequences, limit, allocation),
+        fits=None if not known and every(slack >= 0) else slack >= 0,
         placement=placement,
         _largest_context=lambda: _largest_context(plan, sequences, allocation),
         _largest_batch=lambda: _largest_batch(plan, limit, allocation),
     )
 
 
-def _placed_parts(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Iterator[PlacedPart]:
+def _placed_parts(plan: Plan, contents: Sequence[tuple[Stage, DeviceShare, Held]]) -> Iterator[PlacedPart]:
     """What each device holds; those of a team equal parts of what the team does."""
-    for stage in plan.stages:
-        usable = usable_bytes(plan, stage)
-        names = iter(stage.names)
-        for share in stage.shares:
-            parts = held(plan, stage, share, sequences, limit, allocation)
-            for number in range(stage.team):
-                yield PlacedPart(
-                    device=next(names),
-                    tier=stage.tier,
-                    layers=share.layers,
-                    weight_bytes=_part(parts.weights, number, stage.team),
-                    kv_bytes=_part(parts.kv, number, stage.team),
-                    state_bytes=_part(parts.state, number, stage.team),
-                    workspace_bytes=_part(parts.workspace, number, stage.team),
-                    bytes=_part(parts.total, number, stage.team),
-                    usable_bytes=None if usable is None else usable // stage.team,
-                )
+    named: dict[int, Iterator[str]] = {}
+    for stage, share, parts in contents:
+        usable, whole = usable_bytes(plan, stage), parts.total
+        names = named.setdefault(id(stage), iter(stage.names))
+        for number in range(stage.team):
+            yield PlacedPart(
+                device=next(names),
+                tier=stage.tier,
+                layers=share.layers,
+                weight_bytes=_part(parts.weights, number, stage.team),
+                kv_bytes=_part(parts.kv, number, stage.team),
+                state_bytes=_part(parts.state, number, stage.team),
+                workspace_bytes=_part(parts.workspace, number, stage.team),
+                bytes=_part(whole, number, stage.team),
+                usable_bytes=None if usable is None else usable // stage.team,
+            )
 
 
 def _part(count: Any, number: int, parts: int) -> Any:
     """One of equal parts, so that all of them add up to the count. [byte]"""
-    return count * (number + 1) // parts - count * number // parts
+    return count if parts == 1 else count * (number + 1) // parts - count * number // parts
 
 
 def _total_usable(plan: Plan) -> int | None:
@@ -295,7 +298,7 @@ def _largest_context(plan: Plan, sequences: Any, allocation: Allocation) -> Any:
         return None
     block, most = plan.engine.kv.block_tokens, plan.model.max_context_tokens
     blocks = _largest(
-        lambda count: _slack(plan, sequences, count * block, allocation)[0], ceil_div(most, block), sequences
+        lambda count: _slack(plan, _contents(plan, sequences, count * block, allocation))[0], ceil_div(most, block), sequences
     )
     return minimum(blocks * block, most)
 
@@ -304,7 +307,7 @@ def _largest_batch(plan: Plan, limit: Any, allocation: Allocation) -> Any:
     if not _known(plan):
         return None
     return plan.parallel.replicas * _largest(
-        lambda count: _slack(plan, count, limit, allocation)[0], LARGEST_BATCH // plan.parallel.replicas, limit
+        lambda count: _slack(plan, _contents(plan, count, limit, allocation))[0], LARGEST_BATCH // plan.parallel.replicas, limit
     )
 
 
