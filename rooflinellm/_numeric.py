@@ -45,6 +45,8 @@ def maximum(a: Numeric, b: Numeric) -> Any:
 
 def where(condition: Any, a: Any, b: Any) -> Any:
     """`a` where the condition holds, else `b`, elementwise."""
+    if type(condition) is bool:
+        return a if condition else b
     if is_array(condition) or is_array(a) or is_array(b):
         import numpy as np
 
@@ -64,6 +66,8 @@ def round_up(a: Numeric, block: int) -> Any:
 
 def divide(a: Numeric, b: Numeric, *, empty: float = 0.0) -> Any:
     """`a / b`, and `empty` where `b` is 0: a rate over no time, a share of nothing."""
+    if type(a) in _PLAIN and type(b) in _PLAIN:
+        return a / b if b else empty
     if is_array(a) or is_array(b):
         import numpy as np
 
@@ -77,17 +81,18 @@ def divide(a: Numeric, b: Numeric, *, empty: float = 0.0) -> Any:
 def total(values: Iterable[Any]) -> Any:
     """The sum of numbers and arrays, elementwise; those of equal shape first, so that few sums are of the full one."""
     plain: Any = 0
-    by_shape: dict[tuple[int, ...], Any] = {}
+    arrays = []
     for value in values:
-        if type(value) in _PLAIN:
-            plain = plain + value
-        elif is_array(value):
-            known = by_shape.get(value.shape)
-            by_shape[value.shape] = value if known is None else known + value
+        if type(value) in _PLAIN or not hasattr(value, "shape"):
+            plain += value
         else:
-            plain = plain + value
-    if not by_shape:
+            arrays.append(value)
+    if not arrays:
         return plain
+    by_shape: dict[tuple[int, ...], Any] = {}
+    for value in arrays:
+        known = by_shape.get(value.shape)
+        by_shape[value.shape] = value if known is None else known + value
     for array in sorted(by_shape.values(), key=lambda each: each.size):
         plain = array if type(plain) in _PLAIN and plain == 0 else plain + array
     return plain

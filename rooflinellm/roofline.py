@@ -121,16 +121,16 @@ def bound(compute_s: Numeric, memory_s: Numeric, link_s: Numeric = 0.0, *, overh
     overhead : array_like of bool
         Where fixed costs decide instead: ``overhead``.
     """
-    names: Any = BOUNDS
-    code: Any = where(compute_s > memory_s, 1, 0)
+    code: Any = 1 * (compute_s > memory_s)
     if is_array(link_s) or link_s > 0:
         code = where(link_s > maximum(compute_s, memory_s), 2, code)
-    code = where(overhead, 3, code)
-    if is_array(code):
-        import numpy as np
+    if overhead is not False:
+        code = where(overhead, 3, code)
+    if not is_array(code):
+        return BOUNDS[code]
+    import numpy as np
 
-        names = np.array(BOUNDS)
-    return names[code]
+    return np.array(BOUNDS)[code]
 
 
 def sum_of_max(count: Numeric, a: Numeric, a_step: Numeric, b: Numeric, b_step: Numeric) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from rooflinellm._numeric import ceil_div, is_array, maximum, minimum, total, where
 from rooflinellm.efficiency.rates import FEW_TOKENS
@@ -17,7 +18,7 @@ from rooflinellm.operators import attention, experts
 from rooflinellm.roofline import sum_of_max
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """Passes of equal length in a row.
 
@@ -41,10 +42,20 @@ class Run:
     cached: Any
     logits: Any = 1
 
-    @property
+    @cached_property
     def tokens(self) -> Any:
         """Tokens of a pass over all sequences. [token]"""
         return self.sequences * self.new_tokens
+
+    @cached_property
+    def many(self) -> Any:
+        """Whether a pass is one of many tokens of a sequence."""
+        return self.new_tokens > FEW_TOKENS
+
+    @cached_property
+    def exists(self) -> bool:
+        """Whether there may be any passes: not where their number is plainly 0."""
+        return is_array(self.passes) or bool(self.passes != 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +90,20 @@ class Passes:
 
     def of(self, kernel: Kernel) -> tuple[Run, ...]:
         """The passes as an operator sees them."""
-        if kernel.kind == "recurrent" and self.recurrent:
+        kind = kernel.kind
+        if kind == "recurrent" and self.recurrent:
             return self.recurrent
-        return self.by_sequence if kernel.kind in ("attention", "recurrent") else self.packed
+        return self.by_sequence if kind == "attention" or kind == "recurrent" else self.packed
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """What an operator must do over some runs: the ideal counts nothing else. [FLOP], [byte]"""
 
     flops: Any
     read_bytes: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(NamedTuple):
     """Time an operator is expected to take over some runs. [s]
 
     `busy_s` is the sum over its passes of the longer of memory and compute, with what copies of weights add;
@@ -123,31 +133,26 @@ def work(kernel: Kernel, passes: Passes) -> Work:
     """
     if kernel.kind == "embedding":
         return NO_WORK
-    done = [_run_work(kernel, run) for run in passes.of(kernel) if has_passes(run)]
+    done = [_run_work(kernel, run) for run in passes.of(kernel) if run.exists]
     if len(done) == 1:
-        return Work(*done[0])
+        return done[0]
     return Work(total(flops for flops, _ in done), total(read for _, read in done))
 
 
 NO_WORK = Work(0, 0)
 
 
-def has_passes(run: Run) -> bool:
-    """Whether a run may hold passes: not where their number is plainly 0."""
-    return is_array(run.passes) or run.passes != 0
-
-
-def _run_work(kernel: Kernel, run: Run) -> tuple[Any, Any]:
+def _run_work(kernel: Kernel, run: Run) -> Work:
     """FLOPs and bytes of one run."""
     if kernel.kind == "attention":
         pairs, tokens = _attended(kernel, run)
         flops, read = _attention_flops(kernel, run, pairs), tokens * kernel.kv_bytes_per_token
-        return run.sequences * flops, run.sequences * read
+        return Work(run.sequences * flops, run.sequences * read)
     tokens, weight_reads = multiplied(kernel, run)
     moved = weight_reads * kernel.weight_bytes
     if kernel.state_bytes:
         moved = moved + run.sequences * 2 * kernel.state_bytes
-    return run.passes * tokens * kernel.flops_per_token, run.passes * moved
+    return Work(run.passes * tokens * kernel.flops_per_token, run.passes * moved)
 
 
 def _attended(kernel: Kernel, run: Run) -> tuple[Any, Any]:
@@ -169,8 +174,7 @@ def _attention_flops(kernel: Kernel, run: Run, pairs: Any) -> Any:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """Passes of a run over which the attention of a sequence grows by the same from pass to pass, `repeats` times over.
 
     `read` cached tokens and `flops` are those of its first pass. [token], [FLOP]
@@ -268,13 +272,12 @@ def expect(kernel: Kernel, passes: Passes, skew: Any) -> Expectation:
     """
     own = passes.of(kernel)
     if kernel.kind == "attention":
-        parts = [_expect_attention(kernel, run) for run in own if has_passes(run)]
+        parts = [_expect_attention(kernel, run) for run in own if run.exists]
     else:
-        parts = [_expect_product(kernel, run, skew) for run in own if has_passes(run)]
-    floors = [_floor_s(kernel, run) for run in passes.packed if has_passes(run)]
+        parts = [_expect_product(kernel, run, skew) for run in own if run.exists]
+    floors = [_floor_s(kernel, run) for run in passes.packed if run.exists]
     if len(parts) == 1 and len(floors) == 1:
-        ((memory, compute, busy),) = parts
-        return Expectation(floors[0], memory, compute, busy)
+        return Expectation(floors[0], *parts[0])
     memory, compute, busy = (total(values) for values in zip(*parts, strict=True)) if parts else (0.0, 0.0, 0.0)
     return Expectation(total(floors), memory, compute, busy)
 
@@ -282,19 +285,19 @@ def expect(kernel: Kernel, passes: Passes, skew: Any) -> Expectation:
 def _floor_s(kernel: Kernel, run: Run) -> Any:
     """Floors of the passes of a run. [s]"""
     launched = run.passes if kernel.kind != "head" else run.passes * minimum(run.logits, 1)
-    return launched * where(run.new_tokens > FEW_TOKENS, kernel.floor_many_s, kernel.floor_s)
+    return launched * where(run.many, kernel.floor_many_s, kernel.floor_s)
 
 
 def _expect_product(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any, Any]:
     """Memory, compute and longer-of-both seconds of a product with weights, a lookup or vectors over a run."""
-    moved, share = moved_bytes(kernel, run, skew)
+    tokens, weight_reads = multiplied(kernel, run)
+    moved, share = _moved_bytes(kernel, run, tokens, weight_reads, skew)
     passes = run.passes
     if kernel.ranks > 1:
         passes = passes * experts.busiest_over_mean(kernel.experts, share * kernel.active, kernel.ranks)
     memory = passes * (moved / kernel.sustained_bandwidth)
     if not kernel.paths:
         return memory, 0.0 * memory, memory
-    tokens, _ = multiplied(kernel, run)
     compute = passes * _compute_s(kernel, tokens, run.tokens, share)
     return memory, compute, maximum(memory, compute)
 
@@ -316,7 +319,11 @@ def moved_bytes(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:
     tuple
         Bytes of one pass; and experts touched over experts active, 1 elsewhere. [byte], [-]
     """
-    tokens, weight_reads = multiplied(kernel, run)
+    return _moved_bytes(kernel, run, *multiplied(kernel, run), skew)
+
+
+def _moved_bytes(kernel: Kernel, run: Run, tokens: Any, weight_reads: Any, skew: Any) -> tuple[Any, Any]:
+    """The same, of so many tokens and reads of the weights."""
     share: Any = 1
     if kernel.kind == "experts":
         weight_reads = experts.expected_distinct(kernel.experts, kernel.active, maximum(tokens, 1), skew)
@@ -348,9 +355,9 @@ def _compute_s(kernel: Kernel, tokens: Any, pass_tokens: Any, share: Any) -> Any
     float or ndarray
         [s]
     """
-    first, *others = kernel.paths
-    full, half = first.flop_per_s, first.half_tokens
-    for path in others:
+    paths = kernel.paths
+    full, half = paths[0].flop_per_s, paths[0].half_tokens
+    for path in paths[1:]:
         taken = pass_tokens >= path.min_tokens
         full, half = where(taken, path.flop_per_s, full), where(taken, path.half_tokens, half)
     few = minimum(kernel.few_tokens_flop_per_s, full)

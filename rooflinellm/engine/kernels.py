@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from rooflinellm._kept import Kept
 from rooflinellm.efficiency.rates import FEW, MANY, Rates
 from rooflinellm.engine.layout import OperatorRow
 from rooflinellm.engine.parallel import ALONE, Parallel
@@ -51,6 +52,9 @@ def choose_backend(engine: EngineSpec, device: HardwareSpec, asked: str | None) 
     )
 
 
+_paths = Kept[Paths](4096)
+
+
 class KernelBuilder:
     """Turns operator rows into kernels for one device, engine and backend."""
 
@@ -73,7 +77,6 @@ class KernelBuilder:
         self.rate, self.cache, self.scale = rate, cache, scale
         self.hidden, self.expanded, self.build = hidden, expanded, build
         self.seen, self.parallel = seen, parallel
-        self.paths: dict[str, Paths] = {}
 
     def name_of(self, row: OperatorRow) -> str:
         """The operator's name, with the encoding behind it where the format mixes several."""
@@ -135,14 +138,20 @@ class KernelBuilder:
 
     def _paths(self, row: OperatorRow) -> Paths | None:
         if row.operator.kind in ("attention", "recurrent"):
-            return attention_paths(self.backend, self.device, self.cache.names, where=self.name, build=self.build)
+            cached = self.cache.names
+            return _paths.of(
+                (self.backend, self.device),
+                (self.name, self.build, cached),
+                lambda: attention_paths(self.backend, self.device, cached, where=self.name, build=self.build),
+            )
         if row.encoding is None or row.operator.kind == "embedding":
             return None
-        if row.encoding not in self.paths:
-            self.paths[row.encoding] = weight_paths(
-                self.backend, self.device, row.encoding, where=self.name, build=self.build
-            )
-        return self.paths[row.encoding]
+        encoding = row.encoding
+        return _paths.of(
+            (self.backend, self.device),
+            (self.name, self.build, encoding),
+            lambda: weight_paths(self.backend, self.device, encoding, where=self.name, build=self.build),
+        )
 
     def _path_rates(self, paths: Paths, row: OperatorRow, work_copies: float) -> tuple[PathRate, ...]:
         kind, encoding = row.operator.kind, row.encoding

@@ -125,6 +125,14 @@ def draft_bytes(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) 
 
 def usable_bytes(plan: Plan, stage: Stage) -> int | None:
     """What programs get of the memory of one device, of the host or of a drive; None where it is not known. [byte]"""
+    key = "usable", id(stage)  # a plan keeps its stages
+    if key not in plan.memo:
+        plan.memo[key] = _usable(plan, stage)
+    found: int | None = plan.memo[key]
+    return found
+
+
+def _usable(plan: Plan, stage: Stage) -> int | None:
     if stage.tier == "device":
         usable = usable_of_device(stage.device, plan.engine)
         return None if usable is None else usable * stage.team
@@ -155,6 +163,16 @@ def _contents(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) ->
     ]
 
 
+def _shared_bytes(plan: Plan) -> int | None:
+    """Memory that devices share with their host; None where they do not, or where it is not known. [byte]"""
+    if "shared" not in plan.memo:
+        device = plan.system.device
+        size = device.memory_bytes if device.memory.unified else None
+        plan.memo["shared"] = None if size is None else size * plan.system.device_count // plan.parallel.replicas
+    found: int | None = plan.memo["shared"]
+    return found
+
+
 def _slack(plan: Plan, contents: Sequence[tuple[Stage, DeviceShare, Held]]) -> tuple[Any, bool]:
     """The least room that any place has left, below 0 where something does not fit; and whether all places are known.
 
@@ -163,17 +181,16 @@ def _slack(plan: Plan, contents: Sequence[tuple[Stage, DeviceShare, Held]]) -> t
     slack: Any = None
     known = True
     shared: Any = 0
-    device = plan.system.device
-    together = device.memory.unified and device.memory_bytes is not None
+    together = _shared_bytes(plan)
     for stage, _, parts in contents:
         usable, taken = usable_bytes(plan, stage), parts.total
-        shared = shared + taken if together else 0
+        shared = 0 if together is None else shared + taken
         if usable is not None:
             slack = usable - taken if slack is None else minimum(slack, usable - taken)
         elif stage.tier == "device" or stage.kernels:
             known = False
-    if together:
-        left = (device.memory_bytes or 0) * plan.system.device_count // plan.parallel.replicas - shared
+    if together is not None:
+        left = together - shared
         slack = left if slack is None else minimum(slack, left)
     return 0 if slack is None else slack, known
 

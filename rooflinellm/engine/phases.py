@@ -274,7 +274,7 @@ def _streamed(kernel: Kernel, there: Kernel | None, stream: Stream, passes: Pass
         copy = copied / stream.link.sustained_bandwidth + launches * stream.link.latency_s
         far = expect(there, one, skew)
         busy = maximum(far.busy_s, copy) if stream.overlapped else far.busy_s + copy
-        far = replace(far, busy_s=busy, link_s=copy)
+        far = far._replace(busy_s=busy, link_s=copy)
         near = expect(kernel, one, skew) if least else far
         copies = packed.tokens >= least
         summed = Expectation(
@@ -306,7 +306,7 @@ def _paged(kernel: Kernel, spill: Spill, passes: Passes, skew: Any) -> Expectati
         activations = packed.passes * packed.tokens * kernel.activation_bytes_per_token
         crossed = crossed + content + state + spill.workspace * reads * activations
     link = crossed / spill.link.sustained_bandwidth
-    return replace(own, busy_s=own.busy_s + link, link_s=link)
+    return own._replace(busy_s=own.busy_s + link, link_s=link)
 
 
 def _copied_bytes(kernel: Kernel, passes: Passes, skew: Any) -> Any:

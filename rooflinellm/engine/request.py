@@ -361,4 +361,7 @@ def _bound(time: PhaseTime | Expectation, total: Any) -> Any:
 
 def path_key(kernel: Kernel, tokens: int) -> str:
     """The peak an operator is expected to compute at in a pass of so many tokens; empty where it multiplies nothing."""
-    return next((path.key for path in reversed(kernel.paths) if tokens >= path.min_tokens), "")
+    for path in reversed(kernel.paths):
+        if tokens >= path.min_tokens:
+            return path.key
+    return ""
