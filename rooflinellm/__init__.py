@@ -41,6 +41,7 @@ _PUBLIC = {
     "simulate_load": "rooflinellm.api.simulate_load",
     "report": "rooflinellm.reporting.report",
     "sweep": "rooflinellm.api.sweep",
+    "sweep_blocks": "rooflinellm.api.sweep",
     "validate": "rooflinellm.api.validate",
     "AmbiguousName": "rooflinellm.errors",
     "DoesNotFit": "rooflinellm.errors",

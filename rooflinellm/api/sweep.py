@@ -6,12 +6,13 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 from rooflinellm._numeric import every, is_array
 from rooflinellm.api import lookup
+from rooflinellm.api.arguments import scalar_count
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.sweep_result import Sweep, SweepMemory, SweepPhase
 from rooflinellm.api.sweep_store import BYTES, KINDS, Store, blocks, tightened
@@ -32,9 +33,10 @@ LOOPED = (
 FIXED = ("acceptance", "options")
 """Keywords that take one value for all points."""
 
-BLOCK_POINTS = 65_536
+BLOCK_POINTS = 32_768
+"""Points that are evaluated together: their arrays stay in a processor's cache. [-]"""
 MAX_POINTS = 250_000
-"""About 400 MB of answers. [-]"""
+"""Of one answer, about 100 MB; `sweep_blocks` has no limit. [-]"""
 MAX_PLANS = 20_000
 MAX_PLACEMENTS = 5_000
 """Points that may each be placed anew where the model does not fit the devices. [-]"""
@@ -78,14 +80,51 @@ def sweep(models: Any, hardware: Any, **axes: Any) -> Sweep:
     RooflineWarning
         As `estimate`, once for all points.
     """
-    grid = _grid(models, hardware, axes)
+    return _swept(_grid(models, hardware, axes))
+
+
+def _swept(grid: _Grid) -> Sweep:
+    """Evaluate a grid, and say what makes answers an "as if"."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)
         columns, said = _evaluated(grid)
     found = _result(grid, columns, said)
     for text in found.warnings:
-        warnings.warn(text, RooflineWarning, stacklevel=2)
+        warnings.warn(text, RooflineWarning, stacklevel=3)
     return found
+
+
+def sweep_blocks(models: Any, hardware: Any, *, block_points: int = BLOCK_POINTS, **axes: Any) -> Iterator[Sweep]:
+    """`sweep` in parts: for grids that are larger than memory, or to look at the first answers before the last.
+
+    Parameters
+    ----------
+    models, hardware, **axes
+        As in `sweep`; as many points as there is patience for.
+    block_points : int
+        Most points of a part. [-]
+
+    Yields
+    ------
+    Sweep
+        A part of the grid, the last axis moving fastest; together they hold each point once. Axes that were given
+        several values stay axes.
+
+    Raises
+    ------
+    InvalidRequest, RooflineError
+        As `sweep`, as soon as the part is reached.
+
+    Warns
+    -----
+    RooflineWarning
+        As `sweep`, for each part.
+    """
+    most = scalar_count("block_points", block_points, MAX_POINTS)
+    grid = _grid(models, hardware, axes, largest=False)
+    names = list(grid.axes)
+    for block in blocks(grid.lengths(names), most):
+        yield _swept(grid.part({name: grid.axes[name][part] for name, part in zip(names, block, strict=True)}))
 
 
 @dataclass(frozen=True)
@@ -108,6 +147,12 @@ class _Grid:
         """Axes that are evaluated as arrays."""
         return [name for name in self.axes if name in COUNTED or name in TIMED]
 
+    def part(self, axes: dict[str, tuple[Any, ...]]) -> _Grid:
+        """The grid of some of the values of each axis."""
+        models = tuple(each for each in self.models if each.id in axes.get("model", (each.id,)))
+        systems = tuple(each for each in self.systems if each.id in axes.get("hardware", (each.id,)))
+        return replace(self, axes=axes, models=models, systems=systems)
+
     def lengths(self, names: Sequence[str]) -> tuple[int, ...]:
         """Number of values on these axes."""
         return tuple(len(self.axes[name]) for name in names)
@@ -129,7 +174,7 @@ class _Grid:
             yield {**given, "model": model, "hardware": system, "overrides": overrides or None}
 
 
-def _grid(models: Any, hardware: Any, given: Mapping[str, Any]) -> _Grid:
+def _grid(models: Any, hardware: Any, given: Mapping[str, Any], *, largest: bool = True) -> _Grid:
     axes: dict[str, tuple[Any, ...]] = {}
     fixed: dict[str, Any] = {}
     found_models = tuple(map(lookup.model, _entries("models", models)))
@@ -159,11 +204,11 @@ def _grid(models: Any, hardware: Any, given: Mapping[str, Any]) -> _Grid:
         (points, MAX_POINTS, "points"),
         (plans, MAX_PLANS, "combinations of names and settings"),
     ):
-        if number > most:
+        if number > most and largest:
             raise InvalidRequest(
                 f"{number:,} {what}, more than {most:,}",
                 where="axes",
-                next_step="Give fewer values, or sweep a part of them at a time.",
+                next_step="Give fewer values, or go through them in parts: rl.sweep_blocks.",
             )
     return grid
 
@@ -289,12 +334,11 @@ def _result(grid: _Grid, store: Store, said: Sequence[str]) -> Sweep:
 
     inner = [*grid.looped, *grid.numeric]
     order = [inner.index(name) for name in grid.axes]
-    shape = grid.lengths(list(grid.axes))
+    shape, plans = grid.lengths(list(grid.axes)), grid.lengths(grid.looped)
 
     def column(name: str) -> Any:
         array = store.column(name)
-        full = grid.lengths(grid.looped) + store.shape
-        return np.broadcast_to(array.reshape(grid.lengths(grid.looped) + array.shape[1:]), full).transpose(order)
+        return np.broadcast_to(array.reshape(plans + array.shape[1:]), plans + store.shape).transpose(order)
 
     def prediction(path: str) -> Prediction:
         ideal, expected, low, high = (column(f"{path}.{kind}") for kind in KINDS)

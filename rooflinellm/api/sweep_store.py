@@ -105,6 +105,9 @@ class Store:
     def _numbers(self, name: str, row: int, box: tuple[Any, ...], value: Any, kind: Any) -> None:
         """Keep what differs from point to point."""
         if name not in self._columns:
+            if is_array(value) and (1, *value.shape) == self._full and value.dtype == np.dtype(kind):
+                self._columns[name] = value[np.newaxis]  # it is the whole column
+                return
             self._columns[name] = np.empty(self._full, dtype=kind)
         self._columns[name][(row, *box)] = value
 
