@@ -24,7 +24,7 @@ class Kept(Generic[T]):
         self._most = most
         self._found: dict[Hashable, tuple[T, tuple[Any, ...]]] = {}
 
-    def of(self, objects: tuple[Any, ...], names: tuple[Hashable, ...], make: Callable[[], T]) -> T:
+    def of(self, objects: tuple[Any, ...], names: tuple[Any, ...], make: Callable[[], T]) -> T:
         """The result for some objects and names, made where it is not known; what raises is not kept."""
         key = (*map(id, objects), names)
         known = self._found.get(key)

@@ -80,6 +80,9 @@ def divide(a: Numeric, b: Numeric, *, empty: float = 0.0) -> Any:
 
 def total(values: Iterable[Any]) -> Any:
     """The sum of numbers and arrays, elementwise; those of equal shape first, so that few sums are of the full one."""
+    values = tuple(values)
+    if _PLAIN.issuperset(map(type, values)):
+        return sum(values)
     plain: Any = 0
     arrays = []
     for value in values:

@@ -267,8 +267,9 @@ def _answers(
 
     axes = {name: np.asarray(grid.axes[name]) for name in grid.numeric}
     for block in blocks(shape, BLOCK_POINTS):
-        parts = {name: values[part] for (name, values), part in zip(axes.items(), block, strict=True)}
-        answer = estimate(**arguments, **dict(zip(parts, np.ix_(*parts.values()), strict=True)))
+        parts = [values[part] for values, part in zip(axes.values(), block, strict=True)]
+        numbers: dict[str, Any] = dict(zip(axes, np.ix_(*parts), strict=True))
+        answer = estimate(**arguments, **numbers)
         if _placed_alike(answer, arguments):
             yield block, answer
             continue
@@ -288,7 +289,8 @@ def _placed_each(
     import numpy as np
 
     def ask(which: Any) -> Estimate:
-        numbers = {name: values[place] for (name, values), place in zip(axes.items(), points[:, which], strict=True)}
+        places = zip(axes.items(), points[:, which], strict=True)
+        numbers: dict[str, Any] = {name: values[place] for (name, values), place in places}
         return estimate(**arguments, **numbers)
 
     answer = ask(slice(None))
@@ -384,9 +386,7 @@ def _warnings(fits: Any, said: Sequence[str]) -> tuple[str, ...]:
     unknown = int((fits == None).sum()) if fits.dtype == object else 0  # noqa: E711 - elementwise
     lacking = int((fits == False).sum())  # noqa: E712 - elementwise, and None is neither
     if lacking:
-        texts.append(
-            f"memory: does not fit at {lacking:,} of {fits.size:,} points; the answers there are as if it did"
-        )
+        texts.append(f"memory: does not fit at {lacking:,} of {fits.size:,} points; the answers there are as if it did")
     if unknown:
         texts.append(
             f"memory: the capacity is not known at {unknown:,} of {fits.size:,} points; whether it fits is open"

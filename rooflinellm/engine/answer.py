@@ -71,7 +71,9 @@ def answer(
     Estimate
     """
     rates, replicas = plan.rates, plan.parallel.replicas
-    request, batch = replace(request, sequences=ceil_div(request.sequences, replicas)), request.sequences
+    batch = request.sequences
+    if replicas > 1:
+        request = replace(request, sequences=ceil_div(batch, replicas))
     sequences = request.sequences  # of each copy of the model
     steps = request.decode_steps
     shown_steps = maximum(steps, 1)  # the rate is that of the next step where there is none

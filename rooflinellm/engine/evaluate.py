@@ -7,8 +7,7 @@ run of one-token passes; the cache grows by `new_tokens` from pass to pass. So a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rooflinellm._numeric import ceil_div, is_array, maximum, minimum, total, where
@@ -18,7 +17,7 @@ from rooflinellm.operators import attention, experts
 from rooflinellm.roofline import sum_of_max
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Run:
     """Passes of equal length in a row.
 
@@ -34,6 +33,12 @@ class Run:
         Tokens in each sequence's cache before the first pass. [token]
     logits : array_like
         Positions of a sequence whose logits a pass computes: 1, or 0 for a chunk that is not the last. [-]
+    tokens : array_like
+        Tokens of a pass over all sequences. [token]
+    many : array_like of bool
+        Whether a pass is one of many tokens of a sequence.
+    exists : bool
+        Whether there may be any passes: not where their number is plainly 0.
     """
 
     sequences: Any
@@ -42,20 +47,15 @@ class Run:
     cached: Any
     logits: Any = 1
 
-    @cached_property
-    def tokens(self) -> Any:
-        """Tokens of a pass over all sequences. [token]"""
-        return self.sequences * self.new_tokens
+    tokens: Any = field(init=False, repr=False, compare=False)
+    many: Any = field(init=False, repr=False, compare=False)
+    exists: bool = field(init=False, repr=False, compare=False)
 
-    @cached_property
-    def many(self) -> Any:
-        """Whether a pass is one of many tokens of a sequence."""
-        return self.new_tokens > FEW_TOKENS
-
-    @cached_property
-    def exists(self) -> bool:
-        """Whether there may be any passes: not where their number is plainly 0."""
-        return is_array(self.passes) or bool(self.passes != 0)
+    def __post_init__(self) -> None:
+        # Each operator asks for these: they are worked out once.
+        object.__setattr__(self, "tokens", self.sequences * self.new_tokens)
+        object.__setattr__(self, "many", self.new_tokens > FEW_TOKENS)
+        object.__setattr__(self, "exists", is_array(self.passes) or bool(self.passes != 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,23 @@ class Passes:
         They compute the same tokens.
     recurrent : tuple of Run
         As recurrent layers see them, to whom sequences of different contexts are alike; empty is `by_sequence`.
+    launched : tuple of Run
+        The packed runs that have passes.
     """
 
     packed: tuple[Run, ...]
     by_sequence: tuple[Run, ...]
     recurrent: tuple[Run, ...] = ()
+    launched: tuple[Run, ...] = field(init=False, repr=False, compare=False)
+    _attended: tuple[Run, ...] = field(init=False, repr=False, compare=False)
+    _recurrent: tuple[Run, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        attended = tuple([run for run in self.by_sequence if run.exists])
+        recurrent = tuple([run for run in self.recurrent if run.exists]) if self.recurrent else attended
+        object.__setattr__(self, "launched", tuple([run for run in self.packed if run.exists]))
+        object.__setattr__(self, "_attended", attended)
+        object.__setattr__(self, "_recurrent", recurrent)
 
     @property
     def count(self) -> Any:
@@ -89,11 +101,11 @@ class Passes:
         return tuple(Passes((packed,), (own,)) for packed, own in zip(self.packed, self.by_sequence, strict=True))
 
     def of(self, kernel: Kernel) -> tuple[Run, ...]:
-        """The passes as an operator sees them."""
+        """The passes as an operator sees them, without runs that have none."""
         kind = kernel.kind
-        if kind == "recurrent" and self.recurrent:
-            return self.recurrent
-        return self.by_sequence if kind == "attention" or kind == "recurrent" else self.packed
+        if kind == "attention":
+            return self._attended
+        return self._recurrent if kind == "recurrent" else self.launched
 
 
 class Work(NamedTuple):
@@ -133,9 +145,10 @@ def work(kernel: Kernel, passes: Passes) -> Work:
     """
     if kernel.kind == "embedding":
         return NO_WORK
-    done = [_run_work(kernel, run) for run in passes.of(kernel) if run.exists]
-    if len(done) == 1:
-        return done[0]
+    runs = passes.of(kernel)
+    if len(runs) == 1:
+        return _run_work(kernel, runs[0])
+    done = [_run_work(kernel, run) for run in runs]
     return Work(total(flops for flops, _ in done), total(read for _, read in done))
 
 
@@ -270,16 +283,17 @@ def expect(kernel: Kernel, passes: Passes, skew: Any) -> Expectation:
     -------
     Expectation
     """
-    own = passes.of(kernel)
-    if kernel.kind == "attention":
-        parts = [_expect_attention(kernel, run) for run in own if run.exists]
-    else:
-        parts = [_expect_product(kernel, run, skew) for run in own if run.exists]
-    floors = [_floor_s(kernel, run) for run in passes.packed if run.exists]
-    if len(parts) == 1 and len(floors) == 1:
-        return Expectation(floors[0], *parts[0])
+    runs, launched = passes.of(kernel), passes.launched
+    if len(runs) == 1 and len(launched) == 1:
+        return Expectation(_floor_s(kernel, launched[0]), *_busy(kernel, runs[0], skew))
+    parts = [_busy(kernel, run, skew) for run in runs]
     memory, compute, busy = (total(values) for values in zip(*parts, strict=True)) if parts else (0.0, 0.0, 0.0)
-    return Expectation(total(floors), memory, compute, busy)
+    return Expectation(total(_floor_s(kernel, run) for run in launched), memory, compute, busy)
+
+
+def _busy(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any, Any]:
+    """Memory, compute and longer-of-both seconds over a run."""
+    return _expect_attention(kernel, run) if kernel.kind == "attention" else _expect_product(kernel, run, skew)
 
 
 def _floor_s(kernel: Kernel, run: Run) -> Any:

@@ -315,7 +315,9 @@ def _largest_context(plan: Plan, sequences: Any, allocation: Allocation) -> Any:
         return None
     block, most = plan.engine.kv.block_tokens, plan.model.max_context_tokens
     blocks = _largest(
-        lambda count: _slack(plan, _contents(plan, sequences, count * block, allocation))[0], ceil_div(most, block), sequences
+        lambda count: _slack(plan, _contents(plan, sequences, count * block, allocation))[0],
+        ceil_div(most, block),
+        sequences,
     )
     return minimum(blocks * block, most)
 
@@ -324,7 +326,9 @@ def _largest_batch(plan: Plan, limit: Any, allocation: Allocation) -> Any:
     if not _known(plan):
         return None
     return plan.parallel.replicas * _largest(
-        lambda count: _slack(plan, _contents(plan, count, limit, allocation))[0], LARGEST_BATCH // plan.parallel.replicas, limit
+        lambda count: _slack(plan, _contents(plan, count, limit, allocation))[0],
+        LARGEST_BATCH // plan.parallel.replicas,
+        limit,
     )
 
 

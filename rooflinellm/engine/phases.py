@@ -204,25 +204,27 @@ def _together(stages: Sequence[StageTime]) -> Any:
 
 
 def _stage_time(stage: Stage, ideal_passes: Passes, expected_passes: Passes, skew: Any, overlap: Overlap) -> StageTime:
-    works = tuple(work(kernel, ideal_passes) for kernel in stage.kernels)
+    works = tuple([work(kernel, ideal_passes) for kernel in stage.kernels])
+    flops, reads = zip(*works, strict=True)
     streamed = stage.stream is not None and stage.stream.from_tokens == 0
     moved = stage.stream.kernels if stage.stream is not None else (None,) * len(stage.kernels)
     copied: Any = 0
     if streamed:
         copied = total(item.read_bytes for item, kernel in zip(works, moved, strict=True) if kernel is not None)
     # What a drive delivers lands in memory and is read there; what a device fetches it may take as it arrives.
-    moving: Any = total(item.read_bytes for item in works)
+    moving: Any = total(reads)
     read = moving - copied if stage.tier == "host" else moving
     if stage.spill is not None:
         expectations = tuple(_paged(kernel, stage.spill, expected_passes, skew) for kernel in stage.kernels)
     elif stage.stream is None:
-        expectations = tuple(expect(kernel, expected_passes, skew) for kernel in stage.kernels)
+        expectations = tuple([expect(kernel, expected_passes, skew) for kernel in stage.kernels])
     else:
         expectations = tuple(
             _streamed(kernel, there, stage.stream, expected_passes, skew)
             for kernel, there in zip(stage.kernels, moved, strict=True)
         )
-    floor: Any = total(item.floor_s for item in expectations)
+    columns = Expectation(*zip(*expectations, strict=True))
+    floor: Any = total(columns.floor_s)
     return StageTime(
         stage=stage,
         works=works,
@@ -231,9 +233,9 @@ def _stage_time(stage: Stage, ideal_passes: Passes, expected_passes: Passes, ske
         memory_s=ideal_memory_s(read, ideal_passes.count, stage.machine, stage.machine.devices),
         moved_compute_s=0.0 if stage.stream is None else _least_compute_s(moved, works),
         link_s=copied / stage.stream.link.bandwidth if stage.stream is not None else 0.0,
-        expected_s=floor + _busy_s(expectations, overlap),
+        expected_s=floor + _busy_s(columns, overlap),
         floor_s=floor,
-        flops=total(item.flops for item in works),
+        flops=total(flops),
         read_bytes=moving,
     )
 
@@ -247,13 +249,11 @@ def _least_compute_s(kernels: Sequence[Kernel | None], works: Sequence[Work]) ->
     return total(total(flops) / rate for rate, flops in groups.values())
 
 
-def _busy_s(expectations: Sequence[Expectation], overlap: Overlap) -> Any:
-    """Time of operators beside their floors, by what may overlap. [s]"""
+def _busy_s(columns: Expectation, overlap: Overlap) -> Any:
+    """Time of operators beside their floors, by what may overlap; the columns hold a value of each. [s]"""
     if overlap == "operator":
-        return total(item.busy_s for item in expectations)
-    memory: Any = total(item.memory_s for item in expectations)
-    compute: Any = total(item.compute_s for item in expectations)
-    link: Any = total(item.link_s for item in expectations)
+        return total(columns.busy_s)
+    memory, compute, link = total(columns.memory_s), total(columns.compute_s), total(columns.link_s)
     return memory + compute + link if overlap == "none" else most((memory, compute, link))
 
 

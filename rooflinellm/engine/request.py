@@ -84,10 +84,8 @@ class Request:
         if chunk is None:
             whole = (Run(sequences, new, where(new > 0, 1, 0), cached),)
             return Passes(whole, whole)
-        alone = _chunks(1, new, chunk, cached)
-        by_sequence = tuple(replace(run, sequences=sequences) for run in alone)
-        packed = _chunks(1, sequences * new, chunk, cached)
-        return Passes((packed[0], replace(packed[1], logits=sequences)), by_sequence)
+        packed = _chunks(1, sequences * new, chunk, cached, logits=sequences)
+        return Passes(packed, _chunks(sequences, new, chunk, cached))
 
     def decode_passes(self, steps: Any) -> Passes:
         """Decode as one-token passes."""
@@ -95,13 +93,13 @@ class Request:
         return Passes(runs, runs)
 
 
-def _chunks(sequences: Any, new: Any, chunk: Any, cached: Any) -> tuple[Run, Run]:
+def _chunks(sequences: Any, new: Any, chunk: Any, cached: Any, logits: Any = 1) -> tuple[Run, Run]:
     """Full chunks without logits, and the last one with."""
     before = maximum(ceil_div(new, chunk) - 1, 0)
     done = before * chunk
     return (
         Run(sequences, chunk, before, cached, logits=0),
-        Run(sequences, new - done, where(new > 0, 1, 0), cached + done),
+        Run(sequences, new - done, where(new > 0, 1, 0), cached + done, logits),
     )
 
 
