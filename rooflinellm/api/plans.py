@@ -28,7 +28,7 @@ from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
 from rooflinellm.specs.profile import ProfileSpec
 
-KEPT = 4096
+KEPT = 1024
 MOST_DEVICES = 1024
 DEFAULTS = Options()
 NOTHING_ELSEWHERE = Offload()
