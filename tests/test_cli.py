@@ -498,6 +498,10 @@ def test_show_prints_units_evidence_and_sources(run: Run) -> None:
     answer = run("hardware", "show", "rtx-4090").out
     assert re.search(r"memory bandwidth +1,008 GB/s +whitepaper +ada-whitepaper", answer)
     assert "ada-whitepaper: NVIDIA Ada GPU Architecture" in answer
+    # NVIDIA Ada GPU Architecture whitepaper: boost clock 2520 MHz; what cards reach beyond it is not printed
+    assert re.search(r"advertised clock +2,520 MHz +whitepaper", answer)
+    assert re.search(r"highest clock +2,820 MHz +estimate", answer)
+    assert "highest clock: cards of this family run up to" in answer
     shown = run("hardware", "show", "rtx-4090", "--json").json()
     assert shown["memory_bandwidth_bytes_per_s"] == 1.008e12
     assert shown["peaks_flop_per_s"]["fp16.fp32"] == pytest.approx(165.2e12)

@@ -122,6 +122,20 @@ def test_links_state_one_direction(write: Write, old: str, new: str, field: str)
     assert [(each.rule, each.field) for each in problems] == [("links", field)]
 
 
+def test_a_bare_number_is_told_how_a_value_is_written(write: Write) -> None:
+    bare = re.sub(r"bandwidth_gb_s: \{.*\}", "bandwidth_gb_s: 1008", CARD)
+    problems = lint_hardware([write(bare)]).problems
+    assert [each.rule for each in problems] == ["valid"]
+    assert "memory.bandwidth_gb_s" in problems[0].message
+    assert "{value: 1008, kind: datasheet, source: …}" in problems[0].message
+
+
+def test_how_the_highest_clock_is_known_needs_a_highest_clock(write: Write) -> None:
+    problems = lint_hardware([write(changed("  max_mhz: 2820\n", ""))]).problems
+    assert [each.rule for each in problems] == ["valid"]
+    assert "give max_mhz, or leave max_kind out" in problems[0].message
+
+
 @pytest.mark.parametrize(("text", "wrong"), [("2022", 0), ("2022-10", 0), ("1999-01-01", 1), ("2999", 1), ("soon", 1)])
 def test_dates_may_be_coarse_and_must_be_past(write: Write, text: str, wrong: int) -> None:
     problems = lint_hardware([write(changed("2022-10-12", f'"{text}"'))]).problems

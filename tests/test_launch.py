@@ -681,6 +681,16 @@ def test_checks_over_several_prompts_measure_the_phases_apart() -> None:
     assert check_commands([rl.estimate("llama-3.1-8b", "rtx-4090", engine="sglang")]) == []
 
 
+def test_each_placement_is_checked_by_a_command_of_its_own() -> None:
+    rig = "rtx-4090 + ddr5-5600x2@64GiB"
+    answers = [rl.estimate("llama-3.3-70b", rig, weights="Q4_K_M", prompt_tokens=each) for each in (512, 8192)]
+    few, many = (item.workload["gpu_layers"] for item in answers)
+    assert few > many
+    commands = check_commands(answers)
+    assert [f"-ngl {few} " in each for each in commands] == [True, True, False, False]
+    assert [f"-ngl {many} " in each for each in commands] == [False, False, True, True]
+
+
 # --- the command line
 
 

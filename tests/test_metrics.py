@@ -196,7 +196,7 @@ def test_drafts_do_not_move_the_ridge() -> None:
 
 
 def test_the_glossary_names_every_metric() -> None:
-    page = (Path(__file__).resolve().parents[1] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[1] / "docs" / "pages" / "glossary.md").read_text(encoding="utf-8")
     public = [name for name, value in vars(metrics).items() if callable(value) and value.__module__ == metrics.__name__]
     for name in public:
         assert name.startswith("_") or f"`{name}" in page, name

@@ -17,11 +17,11 @@ from matplotlib.figure import Figure
 
 import rooflinellm as rl
 from rooflinellm.api import sweep as sweep_module
+from rooflinellm.api.frontier import frontier
 from rooflinellm.api.sweep_result import QUANTITIES, Sweep
 from rooflinellm.api.sweep_store import blocks
 from rooflinellm.cli import main
 from rooflinellm.cli.axes import Axis, Over, spaced
-from rooflinellm.plotting.pareto_chart import frontier
 from rooflinellm.results import Estimate
 
 matplotlib.use("Agg")

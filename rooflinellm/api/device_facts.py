@@ -65,9 +65,13 @@ def device_facts(device: HardwareSpec) -> Iterator[Fact]:
         yield from sourced("cache bandwidth", device.cache.bandwidth_gb_s, "GB/s")
     if device.clock is not None:
         clock = device.clock
-        yield Fact("advertised clock", clock.advertised_mhz, "MHz", clock.kind, clock.source, clock.note or "")
+        note, of_highest = clock.note or "", clock.max_kind is not None
+        yield Fact(
+            "advertised clock", clock.advertised_mhz, "MHz", clock.kind, clock.source, "" if of_highest else note
+        )
         if clock.max_mhz is not None:
-            yield Fact("highest clock", clock.max_mhz, "MHz", clock.kind, clock.source)
+            evidence = clock.max_kind or clock.kind
+            yield Fact("highest clock", clock.max_mhz, "MHz", evidence, clock.source, note if of_highest else "")
     for peak in device.peak_list:
         name = f"peak {peak.key} ({peak.unit})"
         yield Fact(name, peak.tflops, "TFLOP/s", peak.kind, peak.source, peak.note or "", f"peak {peak.key}")

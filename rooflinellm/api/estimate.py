@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -227,7 +227,7 @@ def estimate(
     if request.speculation is not None:
         workload |= {"draft_tokens": draft_tokens, "tokens_per_cycle": request.speculation.cycle_tokens}
     if parallel != ALONE:
-        workload |= {f"{name}_parallel": degree for name, degree in asdict(parallel).items()}
+        workload |= parallel.keywords
     workload |= {"gpu_layers": choice.gpu_layers, "cpu_moe_layers": choice.cpu_moe_layers}
     return _announced(
         _judged(

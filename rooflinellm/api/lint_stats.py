@@ -93,7 +93,7 @@ def _kinds(spec: BaseModel, path: str = "") -> Iterator[tuple[str, str]]:
     """The path and evidence of every value that states one."""
     for name in type(spec).model_fields:
         value = getattr(spec, name)
-        if name == "kind" and path and value in KINDS:
+        if name in ("kind", "max_kind") and path and value in KINDS:
             yield path, value
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, BaseModel):

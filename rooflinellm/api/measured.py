@@ -10,23 +10,33 @@ from typing import Any
 
 from rooflinellm import _resources
 from rooflinellm.errors import InvalidRequest
-from rooflinellm.measurements.readers import read
+from rooflinellm.measurements.readers import KINDS, read
 from rooflinellm.measurements.row import Row
 from rooflinellm.specs.parsing import split_count
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 QUALITIES = "ABC"
+_FIELDS = {
+    "model": "model",
+    "hardware": "device",
+    "weights": "quant",
+    "engine": "engine",
+    "tensor_parallel": "tp",
+    "concurrency": "batch_size_or_concurrency",
+}
+"""Fields of a row by what may be stated in its place."""
 
 
-def measured_rows(files: Paths | None, stated: Mapping[str, str | None]) -> Iterator[Row]:
+def measured_rows(files: Paths | None, stated: Mapping[str, str | int | None]) -> Iterator[Row]:
     """Read results.
 
     Parameters
     ----------
     files : path or iterable of path, optional
         Files as `rooflinellm.measurements.readers.read` takes them; None is the results that come with the package.
-    stated : mapping of str to str
-        What files do not say themselves: ``model``, ``hardware``, ``weights``, ``engine``.
+    stated : mapping of str to str or int
+        What files do not say themselves: ``model``, ``hardware``, ``weights``, ``engine``, ``tensor_parallel``,
+        ``concurrency``.
 
     Raises
     ------
@@ -35,8 +45,7 @@ def measured_rows(files: Paths | None, stated: Mapping[str, str | None]) -> Iter
     UnreadableFile, InvalidSpec
         A file that is not there, is of no known kind, or breaks off.
     """
-    fields = {"model": "model", "hardware": "device", "weights": "quant", "engine": "engine"}
-    named = {fields[name]: value for name, value in stated.items()}
+    named = {_FIELDS[name]: value for name, value in stated.items()}
     for path in _files(files):
         for row in read(path):
             yield _completed(row, named)
@@ -65,12 +74,12 @@ def _files(files: Paths | None) -> Iterator[str | os.PathLike[str] | Traversable
         raise InvalidRequest(
             "this version comes without measured results",
             where="files",
-            next_step="Give a file: llama-bench, vLLM or SGLang output, or a CSV table of results.",
+            next_step=f"Give a file: {KINDS}.",
         )
     yield from shipped
 
 
-def _completed(row: Row, stated: Mapping[str, str | None]) -> Row:
+def _completed(row: Row, stated: Mapping[str, str | int | None]) -> Row:
     """The row with what its file leaves out."""
     changed: dict[str, Any] = {}
     for name, value in stated.items():

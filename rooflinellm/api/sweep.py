@@ -14,6 +14,7 @@ from rooflinellm._numeric import every, is_array
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import scalar_count
 from rooflinellm.api.estimate import estimate
+from rooflinellm.api.parallel_choices import DEGREES, is_several, parallel_axis
 from rooflinellm.api.sweep_result import Sweep, SweepMemory, SweepPhase
 from rooflinellm.api.sweep_store import BYTES, KINDS, Store, blocks, tightened
 from rooflinellm.errors import InvalidRequest, RooflineWarning
@@ -27,7 +28,7 @@ TIMED = ("queue_s", "tokenize_s")
 """Axes that are evaluated together, as arrays."""
 LOOPED = (
     *("weights", "kv", "engine", "gpu_layers", "cpu_moe_layers", "prefill_chunk", "draft", "draft_tokens"),
-    *("tensor_parallel", "pipeline_parallel", "expert_parallel", "data_parallel"),
+    *("parallel", *DEGREES),
 )
 """Axes of which each value is a plan of its own."""
 FIXED = ("acceptance", "options")
@@ -61,7 +62,9 @@ def sweep(models: Any, hardware: Any, **axes: Any) -> Sweep:
         `context_tokens`, `context_limit`, `batch`), times (`queue_s`, `tokenize_s`), names and settings (`weights`,
         `kv`, `engine`, `gpu_layers`, `cpu_moe_layers`, `prefill_chunk` …), and values of `overrides`, each path an axis
         of its own: ``overrides={"hardware.memory.bandwidth_gb_s": [900, 1100]}``. At 0 on an axis of `draft_tokens`,
-        `draft` and `acceptance` say nothing.
+        `draft` and `acceptance` say nothing. ``parallel="all"`` is an axis of every way to share the model over all
+        devices (`rooflinellm.parallel_choices`), or give some of them; degrees of parallelism that are given as lists
+        become such an axis, without the combinations that do not make up the devices.
 
     Returns
     -------
@@ -136,6 +139,7 @@ class _Grid:
     axes: dict[str, tuple[Any, ...]]
     paths: tuple[str, ...]
     fixed: dict[str, Any]
+    notes: tuple[str, ...] = ()
 
     @property
     def looped(self) -> list[str]:
@@ -166,6 +170,8 @@ class _Grid:
             chosen = dict(zip(names, values, strict=True))
             model = models[chosen.pop("model", self.models[0].id)]
             system = systems[chosen.pop("hardware", self.systems[0].id)]
+            if "parallel" in chosen:
+                chosen |= chosen.pop("parallel").keywords
             tried = {path: chosen.pop(path) for path in self.paths if path in chosen}
             overrides = {**self.fixed.get("overrides", {}), **tried}
             given = {**self.fixed, **chosen}
@@ -187,18 +193,19 @@ def _grid(models: Any, hardware: Any, given: Mapping[str, Any], *, largest: bool
     overrides = given.get("overrides") or {}
     if not isinstance(overrides, Mapping):
         raise InvalidRequest("give a mapping of paths to values", where="overrides")
+    given, notes = parallel_axis(given, found_models, found_systems)
     for name, value in given.items():
         if name == "overrides":
-            axes |= {path: _values(path, each) for path, each in overrides.items() if _is_several(each)}
-            fixed["overrides"] = {path: each for path, each in overrides.items() if not _is_several(each)}
-        elif name in FIXED or (name in (*COUNTED, *TIMED, *LOOPED) and not _is_several(value)):
+            axes |= {path: _values(path, each) for path, each in overrides.items() if is_several(each)}
+            fixed["overrides"] = {path: each for path, each in overrides.items() if not is_several(each)}
+        elif name in FIXED or (name in (*COUNTED, *TIMED, *LOOPED) and not is_several(value)):
             fixed[name] = value
         elif name in (*COUNTED, *TIMED, *LOOPED):
             axes[name] = _values(name, value)
         else:
             allowed = ", ".join((*COUNTED, *TIMED, *LOOPED, "overrides", *FIXED))
             raise InvalidRequest(f"'{name}' is no axis; there is {allowed}", where="axes")
-    grid = _Grid(found_models, found_systems, axes, tuple(overrides), fixed)
+    grid = _Grid(found_models, found_systems, axes, tuple(overrides), fixed, notes)
     points, plans = math.prod(grid.lengths(list(axes))), math.prod(grid.lengths(grid.looped))
     for number, most, what in (
         (points, MAX_POINTS, "points"),
@@ -219,10 +226,6 @@ def _entries(where: str, value: Any) -> list[Any]:
     if not isinstance(value, list | tuple) or not value:
         raise InvalidRequest(f"{value!r:.60} names nothing; give one entry or a list of them", where=where)
     return list(value)
-
-
-def _is_several(value: Any) -> bool:
-    return isinstance(value, list | tuple | range) or getattr(value, "ndim", 0) > 0
 
 
 def _values(name: str, value: Any) -> tuple[Any, ...]:
@@ -362,7 +365,7 @@ def _result(grid: _Grid, store: Store, said: Sequence[str]) -> Sweep:
             along = [1] * len(shape)
             along[place] = len(values)
             axis = np.empty(len(values), dtype=object)
-            axis[:] = values
+            axis[:] = list(map(str, values)) if name == "parallel" else values
             workload[name] = np.broadcast_to(tightened(axis).reshape(along), shape)
     memory = SweepMemory(**{name: column(f"memory.{name}") for name in (*BYTES, "fits")})
     return Sweep(
@@ -377,6 +380,7 @@ def _result(grid: _Grid, store: Store, said: Sequence[str]) -> Sweep:
         models=grid.models,
         systems=grid.systems,
         warnings=_warnings(memory.fits, said),
+        notes=grid.notes,
     )
 
 

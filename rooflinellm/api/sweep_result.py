@@ -70,6 +70,8 @@ class Sweep:
         The `ModelSpec` and the `SystemSpec` of each.
     warnings : tuple of str
         What makes some answers an "as if".
+    notes : tuple of str
+        What was asked for and is not in the grid.
     """
 
     axes: Mapping[str, tuple[Any, ...]]
@@ -92,6 +94,7 @@ class Sweep:
     models: tuple[ModelSpec, ...]
     systems: tuple[SystemSpec, ...]
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -182,7 +185,7 @@ class Sweep:
                 place[name] = values[point]
             results.append(result)
         axes = {name: list(map(_label, values)) for name, values in self.axes.items()}
-        return {"axes": axes, "results": results, "warnings": list(self.warnings)}
+        return {"axes": axes, "results": results, "warnings": list(self.warnings), "notes": list(self.notes)}
 
     def to_json(self, *, indent: int | None = None) -> str:
         """`to_dict` as JSON; NaN and infinity never occur."""

@@ -20,7 +20,7 @@ _HEADINGS = {
     "context_limit": "limit", "gpu_layers": "GPU layers", "cpu_moe_layers": "CPU experts", "prefill_chunk": "chunk",
     "kv": "KV", "queue_s": "queue", "tokenize_s": "tokenise",
 }  # fmt: skip
-_WORDS = ("model", "hardware", "weights", "kv", "engine", "draft")
+_WORDS = ("model", "hardware", "weights", "kv", "engine", "draft", "parallel")
 
 
 def sweep_table(sweep: Sweep, *, most: int | None, bars: bool = False) -> Table:
@@ -79,6 +79,7 @@ def sweep_table(sweep: Sweep, *, most: int | None, bars: bool = False) -> Table:
     notes = [f"at {fixed_text(sweep)}", f"basis: {basis_text(str(sweep.decode.tokens_per_s.basis))}"]
     if len(shown) < sweep.size:
         notes.append(f"{len(shown)} of {sweep.size:,} points")
+    notes += sweep.notes
     notes += [f"warning: {text}" for text in sweep.warnings]
     return Table(columns, list(zip(*cells, strict=True)), sweep_title(sweep), notes)
 

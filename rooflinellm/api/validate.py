@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from rooflinellm.api.arguments import scalar_count
 from rooflinellm.api.measured import Paths, asked_qualities, measured_rows
 from rooflinellm.errors import InvalidRequest, RooflineError
 from rooflinellm.measurements.accuracy import RowResult, ValidationResult
@@ -35,6 +36,8 @@ def validate(
     hardware: str | None = None,
     weights: str | None = None,
     engine: str | None = None,
+    tensor_parallel: int | None = None,
+    concurrency: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ValidationResult:
     """Predict what results measured, and say how far off the predictions are.
@@ -56,6 +59,8 @@ def validate(
         seen the results that do.
     model, hardware, weights, engine : str, optional
         What files do not say themselves, such as the device in a table of llama-bench.
+    tensor_parallel, concurrency : int, optional
+        Devices that share each layer and requests under way, where a server's client does not say. [-]
     progress : callable, optional
         Called with the steps that are done and all there are, while profiles are fitted.
 
@@ -72,8 +77,10 @@ def validate(
     """
     quality = asked_qualities(quality)
     names = Names()
+    counts = {"tensor_parallel": tensor_parallel, "concurrency": concurrency}
+    stated = {name: None if value is None else scalar_count(name, value) for name, value in counts.items()}
     rows: Iterable[Row] = measured_rows(
-        files, {"model": model, "hardware": hardware, "weights": weights, "engine": engine}
+        files, {"model": model, "hardware": hardware, "weights": weights, "engine": engine, **stated}
     )
     if leave_out is None:
         found = score(rows, quality, names, fixed(profile))

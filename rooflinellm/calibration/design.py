@@ -25,11 +25,11 @@ Part = Literal["memory", "compute", "few_tokens", "half_tokens", "floor_us"]
 PARTS: tuple[Part, ...] = get_args(Part)
 
 LEVELS: Mapping[Part, tuple[Level, ...]] = {
-    "memory": ("kind", "encoding", "memory_type", "cores", "architecture", "device", "era"),
-    "compute": ("kind", "path", "encoding", "cores", "architecture", "device", "era"),
+    "memory": ("kind", "encoding", "memory_type", "cores", "architecture", "device", "era", "variant"),
+    "compute": ("kind", "path", "encoding", "cores", "architecture", "device", "era", "variant"),
     "few_tokens": ("encoding", "cores", "architecture"),
     "half_tokens": ("kind",),
-    "floor_us": ("kind", "regime", "cores", "architecture", "device", "era"),
+    "floor_us": ("kind", "regime", "cores", "architecture", "device", "era", "variant"),
 }
 """Levels that each part depends on, coarse to fine."""
 

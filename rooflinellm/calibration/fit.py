@@ -31,6 +31,7 @@ PULL: Mapping[Level | Literal["base"], float] = {
     "architecture": 0.8,
     "device": 0.7,
     "era": 0.5,
+    "variant": 1.0,
 }
 """Strength of the pull towards 1 by level, chosen by cross-validation over devices. [-]"""
 

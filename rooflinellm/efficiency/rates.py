@@ -170,7 +170,12 @@ class Rates:
 
 
 def rates(
-    profiles: Sequence[ProfileSpec], device: HardwareSpec, engine: str, backend: str, build: str | None = None
+    profiles: Sequence[ProfileSpec],
+    device: HardwareSpec,
+    engine: str,
+    backend: str,
+    build: str | None = None,
+    variant: str | None = None,
 ) -> Rates:
     """Look up what profiles say: the first group of the first profile that matches engine, backend and device.
 
@@ -184,6 +189,8 @@ def rates(
         Ids, such as ``llama.cpp`` and ``cuda``.
     build : str, optional
         Date of the engine's build; None is a current one.
+    variant : str, optional
+        Id of the engine that is asked for, where it is a variant of `engine`.
 
     Returns
     -------
@@ -194,13 +201,17 @@ def rates(
     MissingSpec
         No profile says anything about the engine and backend.
     """
-    return _kept.of(
-        (*profiles, device), (engine, backend, build), lambda: _rates(profiles, device, engine, backend, build)
-    )
+    names = engine, backend, build, variant
+    return _kept.of((*profiles, device), names, lambda: _rates(profiles, device, *names))
 
 
 def _rates(
-    profiles: Sequence[ProfileSpec], device: HardwareSpec, engine: str, backend: str, build: str | None
+    profiles: Sequence[ProfileSpec],
+    device: HardwareSpec,
+    engine: str,
+    backend: str,
+    build: str | None,
+    variant: str | None,
 ) -> Rates:
     found = group_for(profiles, engine, backend, device.id)
     if found is None:
@@ -208,7 +219,7 @@ def _rates(
         raise MissingSpec(f"no efficiency for {engine} on {backend}", where=f"profiles {known}, field groups")
     profile, group = found
     power = profile.decode_power_fraction, profile.prefill_power_fraction
-    return Rates(group, _names_of(device, build), profile.basis, *power)
+    return Rates(group, _names_of(device, build, variant), profile.basis, *power)
 
 
 _kept = Kept[Rates](1024)
@@ -241,7 +252,7 @@ def way(profiles: Sequence[ProfileSpec], name: WayName) -> Way:
     raise MissingSpec(f"no rate for copies of kind {name}", where=f"profiles {known}, field ways")
 
 
-def _names_of(device: HardwareSpec, build: str | None) -> dict[Level, str]:
+def _names_of(device: HardwareSpec, build: str | None, variant: str | None) -> dict[Level, str]:
     names: dict[Level, str] = {
         "memory_type": device.memory.type.partition("-")[0],
         "architecture": device.architecture,
@@ -251,6 +262,8 @@ def _names_of(device: HardwareSpec, build: str | None) -> dict[Level, str]:
         names["cores"] = str(2 ** round(math.log2(device.compute_units)))
     if build is not None and build < NEW_ERA:
         names["era"] = OLD
+    if variant is not None:
+        names["variant"] = variant
     return names
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rooflinellm._numeric import minimum
@@ -68,6 +68,16 @@ class Parallel:
     def replicas(self) -> int:
         """Copies of the whole model, each with a share of the requests. [-]"""
         return 1 if self.expert > 1 else self.data
+
+    @property
+    def keywords(self) -> dict[str, int]:
+        """The degrees as arguments of `rooflinellm.estimate`."""
+        return {f"{name}_parallel": degree for name, degree in asdict(self).items()}
+
+    def __str__(self) -> str:
+        """As teams write it: ``TP4 DP2``; degrees of 1 are left out."""
+        named = (("TP", self.tensor), ("PP", self.pipeline), ("EP", self.expert), ("DP", self.data))
+        return " ".join(f"{name}{degree}" for name, degree in named if degree > 1) or "TP1"
 
     def checked(self, model: ModelSpec, devices: int) -> Parallel:
         """The same, if it can be done with a model on so many devices.

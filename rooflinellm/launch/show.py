@@ -70,7 +70,10 @@ def check_commands(estimates: Sequence[Estimate]) -> list[str]:
     """
     alike = len({tuple(item.workload[name] for name in _OF_A_TEST) for item in estimates}) == 1
     if alike and estimates[0].engine.partition(":")[0] == "llama.cpp":
-        return _llama_checks(estimates)
+        # A longer prompt may leave fewer layers on the device, and a command has one number of them.
+        settings = {tuple(_llama_settings(item)): None for item in estimates}
+        placed = ([item for item in estimates if tuple(_llama_settings(item)) == each] for each in settings)
+        return [command for group in placed for command in _llama_checks(group)]
     measured = [max(estimates, key=lambda item: int(item.workload["prompt_tokens"]))] if alike else estimates
     try:
         return list(dict.fromkeys(map(launch_command, measured)))

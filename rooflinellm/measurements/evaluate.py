@@ -118,8 +118,11 @@ class Evaluator:
         return self._seconds(resolved)
 
     def request(self, resolved: Resolved, **changed: Any) -> Request:
-        """The request that a row measured."""
+        """The request that a row measured; of a server's, as many at a time as its memory holds, while others wait."""
         keywords = {**resolved.keywords, **changed}
+        if resolved.quantity.of in ("tpot", "serving") and keywords.get("batch", 1) > 1:
+            # It ran, so that what the engine is assumed to reserve cannot have left no room at all.
+            keywords["batch"] = max(min(keywords["batch"], self._room(self.plan(resolved), resolved)), 1)
         return Request(
             prompt_tokens=keywords["prompt_tokens"],
             output_tokens=keywords["output_tokens"],
@@ -235,18 +238,17 @@ class Evaluator:
             expected: B N / (B t_prefill + N t_step(B))
             bound: B N / max(compute of both, bytes of the steps)
 
-        B is the concurrency. Where that is not known it is what the engine's memory holds, at most `MOST_SEQUENCES`, in
-        the expectation, and what the whole memory holds beside the weights in the bound.
+        B is the concurrency, in the expectation at most what the engine's memory holds. Where it is not known it is
+        that, at most `MOST_SEQUENCES`, and what the whole memory holds beside the weights in the bound.
         """
         quantity, stated = resolved.quantity, resolved.keywords.get("batch")
         plan, bound_plan = self.plan(resolved), self._smallest_cache(resolved)
         most = self._most_room(bound_plan, resolved)
         if not most:
             raise InvalidRequest("the model does not fit the device with a single request")
-        # It ran, so that what the engine is assumed to reserve cannot have left no room at all.
-        expected_batch = stated or max(min(self._room(plan, resolved), MOST_SEQUENCES), 1)
-        ideal_batch = stated or max(most, expected_batch)
-        request, widest = (self.request(resolved, batch=batch) for batch in (expected_batch, ideal_batch))
+        request = self.request(resolved, batch=stated or MOST_SEQUENCES)
+        expected_batch, ideal_batch = request.sequences, stated or max(most, request.sequences)
+        widest = replace(request, sequences=ideal_batch)
         steps = max(request.decode_steps, 1)
         counted = (quantity.tokens or request.output_tokens) * quantity.scale
         decode, prefill = decode_time(plan, request, steps), prefill_time(plan, request)

@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from rooflinellm.errors import InvalidSpec, UnreadableFile
-from rooflinellm.measurements import llama_tools, server_tools
+from rooflinellm.measurements import llama_tools, load_clients, server_tools, trtllm_bench
 from rooflinellm.measurements.row import Row, from_cells
 
 MAX_FILE_BYTES = 512 * 2**20
 MAX_CELL = 10_000_000
 GZIP = b"\x1f\x8b"
-KINDS = "a table of results (CSV), llama-bench, llama-batched-bench, llama-sweep-bench, vLLM or SGLang output"
+KINDS = (
+    "a table of results (CSV), or output of llama-bench, llama-batched-bench, llama-sweep-bench, vLLM, SGLang, "
+    "trtllm-bench, GenAI-Perf or AIPerf"
+)
 
 csv.field_size_limit(MAX_CELL)
 
@@ -34,7 +37,8 @@ def read(path: str | os.PathLike[str] | Traversable) -> Iterator[Row]:
     path : str, path or Traversable
         CSV with the columns of this project's tables of local or of server results; llama-bench output (Markdown, CSV,
         JSON, JSONL); a table or JSONL of llama-batched-bench; ``vllm bench serve``, ``latency`` or ``throughput`` JSON;
-        ``sglang.bench_serving`` JSONL.
+        ``sglang.bench_serving`` JSONL; a report of ``trtllm-bench``, JSON or as printed; the summary of GenAI-Perf or
+        AIPerf, JSON or CSV.
 
     Yields
     ------
@@ -60,6 +64,9 @@ def parse(text: str, name: str = "text") -> Iterator[Row]:
     start = text.lstrip()[:1]
     if not start:
         raise InvalidSpec("the file is empty", where=name)
+    if trtllm_bench.is_report(text):
+        yield from trtllm_bench.from_text(text, name)
+        return
     if start in "[{":
         yield from _from_json(text, name)
         return
@@ -103,6 +110,9 @@ def _from_csv(text: str, name: str) -> Iterator[Row]:
     try:
         header = [cell.strip() for cell in next(reader)]
         columns = set(header)
+        if header[:2] in (["Metric", "avg"], ["Metric", "Value"]):
+            yield from load_clients.from_csv([header, *reader], name)
+            return
         make: Callable[[Mapping[str, Any], str, int], Row]
         if {"avg_ts", "n_prompt", "n_gen"} <= columns:
             make = llama_tools.from_record
@@ -181,6 +191,12 @@ def _from_json(text: str, name: str) -> Iterator[Row]:
             yield from llama_tools.from_batched_record(item, name, line)
         elif server_tools.is_known(item):
             yield from server_tools.from_record(item, name, line)
+        elif trtllm_bench.is_known(item):
+            yield from trtllm_bench.from_record(item, name, line)
+        elif load_clients.is_known(item):
+            yield from load_clients.from_record(item, name, line)
+        elif hint := load_clients.raw_hint(item):
+            raise InvalidSpec("a record of every request, not a result", where=where, next_step=hint)
         else:
             keys = ", ".join(map(str, list(item)[:6]))
             raise InvalidSpec(f"no results that are known: keys {keys!r:.200}", where=where, next_step=f"Give {KINDS}.")

@@ -143,6 +143,6 @@ def _rate(row: Row, kind: str, unit: str, kv: str | None) -> Workload:
     if kind not in ("throughput_offline", "throughput_server"):
         raise SkipRow("a kind of test that is not known", kind[:40])
     arguments = dict(lengths)
-    if row.batch_size_or_concurrency:
+    if row.batch_size_or_concurrency or "closed_loop" in extra:
         arguments["batch"] = _concurrency(row)
     return Workload(arguments, Quantity("serving", "tokens/s", measured, scale, counted), kv)

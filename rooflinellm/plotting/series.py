@@ -69,11 +69,11 @@ class Series:
     @property
     def fits(self) -> Any:
         """Whether each point fits, or may."""
-        return np.array([value is not False for value in self.part.memory.fits.tolist()])
+        return np.array([value is not False for value in self.part.memory.fits.ravel().tolist()])
 
 
-def series_over(sweep: Any, x: str) -> list[Series]:
-    """The series over an axis.
+def series_over(sweep: Any, x: str, *within: str) -> list[Series]:
+    """The series over an axis, each with all points of the axes `within`, if there are such.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def series_over(sweep: Any, x: str) -> list[Series]:
         raise InvalidRequest(f"no axis '{x}'; there is {', '.join(sweep.axes) or 'none'}", where="x")
     if not _is_numeric(sweep, x):
         raise InvalidRequest(f"'{x}' holds no numbers; a chart needs an axis of numbers", where="x")
-    others = {name: values for name, values in sweep.axes.items() if name != x}
+    others = {name: values for name, values in sweep.axes.items() if name not in (x, *within)}
     number = math.prod(map(len, others.values()))
     if number > len(style.SERIES):
         raise InvalidRequest(

@@ -53,6 +53,13 @@ class Quantity(Spec):
     note: str | None = None
     alternatives: tuple[Alternative, ...] = ()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_evidence(cls, value: Any) -> Any:
+        if isinstance(value, int | float | str):
+            raise ValueError(f"a bare value; say how it is known: {{value: {value}, kind: datasheet, source: …}}")
+        return value
+
 
 class Entry(Spec):
     """What every file of the databases starts with."""

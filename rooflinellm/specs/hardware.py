@@ -95,11 +95,15 @@ class Cache(Spec):
 
 
 class Clock(Spec):
-    """The clock the peaks hold at, and the highest the part runs at (the ideal must be a bound)."""
+    """The clock the peaks hold at, and the highest the part runs at (the ideal must be a bound).
+
+    Where the highest is known in another way than the advertised one, ``max_kind`` says how, and the note is about it.
+    """
 
     advertised_mhz: Positive
     max_mhz: Positive | None = None
     kind: Evidence
+    max_kind: Evidence | None = None
     source: str
     note: str | None = None
 
@@ -107,6 +111,8 @@ class Clock(Spec):
     def _ordered(self) -> Clock:
         if self.max_mhz is not None and self.max_mhz < self.advertised_mhz:
             raise ValueError(f"max_mhz {self.max_mhz:g} is below advertised_mhz {self.advertised_mhz:g}")
+        if self.max_kind is not None and self.max_mhz is None:
+            raise ValueError("max_kind says how max_mhz is known: give max_mhz, or leave max_kind out")
         return self
 
 

@@ -8,10 +8,12 @@ from pydantic import Field
 
 from rooflinellm.specs.common import Entry, Positive, Spec
 
-Level = Literal["kind", "regime", "path", "encoding", "memory_type", "cores", "architecture", "device", "era"]
+Level = Literal[
+    "kind", "regime", "path", "encoding", "memory_type", "cores", "architecture", "device", "era", "variant"
+]
 """What a factor may depend on: operator kind, few or many tokens of a sequence in a pass, compute path, encoding of
-the weights, and properties of the device (cores of CPUs to the nearest power of two), and the age of the engine's
-build."""
+the weights, properties of the device (cores of CPUs to the nearest power of two), the age of the engine's build, and
+the engine itself where it is a variant of another."""
 
 
 class Factors(Spec):

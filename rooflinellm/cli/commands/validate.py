@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rooflinellm.cli.files import CHARTS, target_of, write_whole
-from rooflinellm.cli.inputs import subcommand
+from rooflinellm.cli.inputs import COUNT, subcommand
 from rooflinellm.cli.output import Output, output_options
 from rooflinellm.cli.terminal import progress, say
 
@@ -31,6 +31,7 @@ QUALITIES = ("A", "AB", "ABC", "B", "BC", "AC", "C")
     "validate llama-bench.json",
     "validate results.csv --by device --rows rows.csv",
     "validate log.md --hardware rtx-4090 --max-error 25",
+    "validate profile_export_aiperf.json --hardware '8x h100-sxm' --tp 8 --weights fp8 --engine vllm",
     "validate --leave-out device",
 )
 @click.argument("files", nargs=-1, metavar="[FILE]...")
@@ -51,6 +52,8 @@ QUALITIES = ("A", "AB", "ABC", "B", "BC", "AC", "C")
 @click.option("--hardware", metavar="HARDWARE", help="The hardware, where a file does not say: '2x rtx-3090'.")
 @click.option("--weights", metavar="NAME", help="The weight format, where a file does not say.")
 @click.option("--engine", metavar="NAME", help="The engine, where a file does not say.")
+@click.option("--tp", "tensor_parallel", type=COUNT, metavar="N", help="Devices a layer, where a file does not say.")
+@click.option("--concurrency", type=COUNT, metavar="N", help="Requests under way, where a file does not say.")
 @click.option("--profile", metavar="NAME", help="Efficiency profile to score, in place of the usual one; or its file.")
 @click.option(
     "--leave-out",
@@ -64,8 +67,8 @@ def command(
 ) -> int:
     """How far predictions are from measured results.
 
-    FILE is llama-bench, llama-batched-bench, vLLM or SGLang output, or a CSV table of results; gzipped or not. Without
-    one, the results that come with the program are scored.
+    FILE is output of llama-bench, llama-batched-bench, vLLM, SGLang, trtllm-bench, GenAI-Perf or AIPerf, or a CSV table
+    of results; gzipped or not. Without one, the results that come with the program are scored.
 
     The usual profile was fitted to these. With --leave-out it is fitted again, in folds, each time without what it then
     predicts: `series` says how well devices are predicted of which other results are known (a series agrees in device,
