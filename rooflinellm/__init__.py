@@ -46,6 +46,7 @@ _PUBLIC = {
     "simulate_load": "rooflinellm.api.simulate_load",
     "report": "rooflinellm.reporting.report",
     "sweep": "rooflinellm.api.sweep",
+    "sweep_blocks": "rooflinellm.api.sweep",
     "validate": "rooflinellm.api.validate",
     "validate_kernels": "rooflinellm.api.kernels",
     "AmbiguousName": "rooflinellm.errors",

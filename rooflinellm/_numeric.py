@@ -27,24 +27,26 @@ def is_array(value: Any) -> bool:
 
 def minimum(a: Numeric, b: Numeric) -> Any:
     """The smaller, elementwise."""
-    if is_array(a) or is_array(b):
-        import numpy as np
+    if (type(a) in _PLAIN or not hasattr(a, "dtype")) and (type(b) in _PLAIN or not hasattr(b, "dtype")):
+        return a if a < b else b
+    import numpy as np
 
-        return np.minimum(a, b)
-    return a if a < b else b
+    return np.minimum(a, b)
 
 
 def maximum(a: Numeric, b: Numeric) -> Any:
     """The larger, elementwise."""
-    if is_array(a) or is_array(b):
-        import numpy as np
+    if (type(a) in _PLAIN or not hasattr(a, "dtype")) and (type(b) in _PLAIN or not hasattr(b, "dtype")):
+        return a if a > b else b
+    import numpy as np
 
-        return np.maximum(a, b)
-    return a if a > b else b
+    return np.maximum(a, b)
 
 
 def where(condition: Any, a: Any, b: Any) -> Any:
     """`a` where the condition holds, else `b`, elementwise."""
+    if type(condition) is bool:
+        return a if condition else b
     if is_array(condition) or is_array(a) or is_array(b):
         import numpy as np
 
@@ -64,12 +66,39 @@ def round_up(a: Numeric, block: int) -> Any:
 
 def divide(a: Numeric, b: Numeric, *, empty: float = 0.0) -> Any:
     """`a / b`, and `empty` where `b` is 0: a rate over no time, a share of nothing."""
+    if type(a) in _PLAIN and type(b) in _PLAIN:
+        return a / b if b else empty
     if is_array(a) or is_array(b):
         import numpy as np
 
+        if np.all(b):
+            return a / b
         a, b = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(b, dtype=float))
         return np.divide(a, b, out=np.full(a.shape, empty), where=b != 0)
     return a / b if b else empty
+
+
+def total(values: Iterable[Any]) -> Any:
+    """The sum of numbers and arrays, elementwise; those of equal shape first, so that few sums are of the full one."""
+    values = tuple(values)
+    if _PLAIN.issuperset(map(type, values)):
+        return sum(values)
+    plain: Any = 0
+    arrays = []
+    for value in values:
+        if type(value) in _PLAIN or not hasattr(value, "shape"):
+            plain += value
+        else:
+            arrays.append(value)
+    if not arrays:
+        return plain
+    by_shape: dict[tuple[int, ...], Any] = {}
+    for value in arrays:
+        known = by_shape.get(value.shape)
+        by_shape[value.shape] = value if known is None else known + value
+    for array in sorted(by_shape.values(), key=lambda each: each.size):
+        plain = array if type(plain) in _PLAIN and plain == 0 else plain + array
+    return plain
 
 
 def every(condition: Any) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -55,9 +55,20 @@ def user_directories() -> list[Path]:
     These are the folders named by ``ROOFLINELLM_PATH`` (separated as in ``PATH``), then the configuration folder of the
     user, unless there is no home. They need not exist.
     """
+    return list(_user_directories(*map(os.environ.get, _VARIABLES)))
+
+
+_HOME = ("APPDATA", "USERPROFILE", "HOMEDRIVE", "HOMEPATH") if sys.platform == "win32" else ("XDG_CONFIG_HOME", "HOME")
+_VARIABLES = (PATH_VARIABLE, *_HOME)
+"""What decides where these folders are."""
+
+
+@lru_cache(maxsize=16)
+def _user_directories(*_values: str | None) -> tuple[Path, ...]:
+    """The same, worked out once for each of the values that decide."""
     named = [_expand(part) for part in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if part.strip()]
     configured = _configuration_directory()
-    return list(dict.fromkeys(named if configured is None else [*named, configured]))
+    return tuple(dict.fromkeys(named if configured is None else [*named, configured]))
 
 
 def _configuration_directory() -> Path | None:

@@ -138,10 +138,16 @@ def _usual_value(event: Any, next_event: Callable[[], Any]) -> Any:
     if kind is MappingStartEvent:
         found: dict[Hashable, Any] = {}
         while type(event := next_event()) is ScalarEvent:
-            key = _usual_value(event, next_event)
+            if event.anchor is not None or event.tag is not None:
+                raise _Unusual
+            key = _plain(event.value) if event.implicit[0] else event.value
             if key in found:
                 raise _Unusual
-            found[key] = _usual_value(next_event(), next_event)
+            event = next_event()
+            if type(event) is ScalarEvent and event.anchor is None and event.tag is None:  # most are; no call for each
+                found[key] = _plain(event.value) if event.implicit[0] else event.value
+            else:
+                found[key] = _usual_value(event, next_event)
         if type(event) is not MappingEndEvent:
             raise _Unusual
         return found

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import get_args
 
 from rooflinellm import _resources
+from rooflinellm._kept import Kept
 from rooflinellm.errors import (
     AmbiguousName,
     InvalidRequest,
@@ -135,10 +136,17 @@ def system(name: Name | HardwareSpec | SystemSpec) -> SystemSpec:
     if isinstance(name, SystemSpec):
         return name
     if isinstance(name, HardwareSpec | os.PathLike):
-        device = hardware(name)
-        return SystemSpec(name=parsing.device_label(device), device=device)
+        return _alone(hardware(name))
     find = partial(get, _DEVICES)
     return parsing.system(text_of(name, "system"), find, _storage, partial(unknown, [_DEVICES]))
+
+
+def _alone(device: HardwareSpec) -> SystemSpec:
+    """A device without anything beside it: the same system each time, since plans are kept by it."""
+    return _systems.of((device,), (), lambda: SystemSpec(name=parsing.device_label(device), device=device))
+
+
+_systems = Kept[SystemSpec](512)
 
 
 def _storage(name: str) -> StorageSpec | None:

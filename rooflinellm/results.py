@@ -45,6 +45,8 @@ class Prediction:
 
     def __add__(self, other: Prediction | float) -> Prediction:
         """Add a prediction of the same unit, or a plain number to all four values."""
+        if type(other) is float and other == 0:
+            return self
         if not isinstance(other, Prediction):
             other = Prediction(other, other, other, other, self.unit, self.basis)
         return Prediction(
@@ -64,6 +66,8 @@ class Prediction:
 
     def scaled(self, factor: Any, unit: str | None = None) -> Prediction:
         """All four values times a number, in another unit where one is named."""
+        if type(factor) is int and factor == 1 and unit is None:
+            return self
         return Prediction(
             self.ideal * factor,
             self.expected * factor,
@@ -151,6 +155,17 @@ class PlaceCost:
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
 
 
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """Quotients of a phase's totals; attributes as in `Phase`."""
+
+    arithmetic_intensity: Any
+    ridge_point: Any
+    peak_flop_per_s: Any
+    mfu: Any
+    mbu: Any
+
+
 @dataclass(frozen=True)
 class Phase:
     """Prefill or decode.
@@ -189,13 +204,39 @@ class Phase:
     flops: Any
     read_bytes: Any
     bound: Any
-    arithmetic_intensity: Any
-    ridge_point: Any
-    peak_flop_per_s: Any
-    mfu: Any
-    mbu: Any
+    _ratios: Callable[[], Ratios] = field(repr=False)
     _operators: Callable[[], tuple[OperatorCost, ...]] = field(repr=False)
     _by_place: Callable[[], tuple[PlaceCost, ...]] = field(repr=False)
+
+    @cached_property
+    def ratios(self) -> Ratios:
+        """What follows from totals and time; each is an attribute of the phase as well."""
+        return self._ratios()
+
+    @property
+    def arithmetic_intensity(self) -> Any:
+        """FLOPs over bytes read. [FLOP/byte]"""
+        return self.ratios.arithmetic_intensity
+
+    @property
+    def ridge_point(self) -> Any:
+        """Intensity from which on compute is the limit. [FLOP/byte]"""
+        return self.ratios.ridge_point
+
+    @property
+    def peak_flop_per_s(self) -> Any:
+        """Effective peak. [FLOP/s]"""
+        return self.ratios.peak_flop_per_s
+
+    @property
+    def mfu(self) -> Any:
+        """Share of the dense peaks. [-]"""
+        return self.ratios.mfu
+
+    @property
+    def mbu(self) -> Any:
+        """Share of the printed bandwidths. [-]"""
+        return self.ratios.mbu
 
     @cached_property
     def operators(self) -> tuple[OperatorCost, ...]:

@@ -107,16 +107,30 @@ def _total(value: Any) -> Any:
     return value.sum(axis=-1) if is_array(value) and value.ndim else value
 
 
-def bound(compute_s: Numeric, memory_s: Numeric, link_s: Numeric = 0.0) -> Any:
+BOUNDS = ("memory", "compute", "link", "overhead")
+"""What can limit work."""
+
+
+def bound(compute_s: Numeric, memory_s: Numeric, link_s: Numeric = 0.0, *, overhead: Any = False) -> Any:
     """Name the resource that takes longest: ``compute``, ``memory`` or ``link``; at a tie, ``memory``.
 
     Parameters
     ----------
     compute_s, memory_s, link_s : array_like
         Time each resource needs for its whole work. [s]
+    overhead : array_like of bool
+        Where fixed costs decide instead: ``overhead``.
     """
-    on_device: Any = where(compute_s > memory_s, "compute", "memory")
-    return where(link_s > maximum(compute_s, memory_s), "link", on_device)
+    code: Any = 1 * (compute_s > memory_s)
+    if is_array(link_s) or link_s > 0:
+        code = where(link_s > maximum(compute_s, memory_s), 2, code)
+    if overhead is not False:
+        code = where(overhead, 3, code)
+    if not is_array(code):
+        return BOUNDS[code]
+    import numpy as np
+
+    return np.array(BOUNDS)[code]
 
 
 def sum_of_max(count: Numeric, a: Numeric, a_step: Numeric, b: Numeric, b_step: Numeric) -> Any:

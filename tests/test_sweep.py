@@ -19,6 +19,7 @@ import rooflinellm as rl
 from rooflinellm.api import sweep as sweep_module
 from rooflinellm.api.frontier import frontier
 from rooflinellm.api.sweep_result import QUANTITIES, Sweep
+from rooflinellm.api.sweep_store import blocks
 from rooflinellm.cli import main
 from rooflinellm.cli.axes import Axis, Over, spaced
 from rooflinellm.results import Estimate
@@ -476,3 +477,34 @@ def test_mistakes_are_said_in_a_line(
     found, out, err = run(capsys, "sweep", MODEL, CARD, *typed)
     assert (found, out) == (code, "")
     assert said in err
+
+
+def test_blocks_hold_each_point_once() -> None:
+    axes = {"context_tokens": np.arange(0, 5000, 250), "batch": [1, 3, 9], "weights": ["Q4_K_M", "Q8_0"]}
+    whole = rl.sweep(MODEL, CARD, **axes)
+    parts = list(rl.sweep_blocks(MODEL, CARD, block_points=13, **axes))
+    assert max(part.size for part in parts) <= 13
+    records = [record for part in parts for record in part.to_records()]
+    assert records == whole.to_records()
+    assert rl.sweep(MODEL, [CARD, "rtx-3090"]).to_records() == [
+        record for part in rl.sweep_blocks(MODEL, [CARD, "rtx-3090"], block_points=1) for record in part.to_records()
+    ]
+
+
+def test_blocks_have_no_limit_but_their_own() -> None:
+    parts = rl.sweep_blocks(MODEL, CARD, context_tokens=range(1000), batch=range(1, 1001), block_points=1000)
+    first = next(parts)
+    assert first.shape == (1, 1000)
+    with pytest.raises(rl.InvalidRequest, match="block_points"):
+        next(rl.sweep_blocks(MODEL, CARD, block_points=0))
+
+
+@pytest.mark.parametrize(
+    ("shape", "most"), [((7, 5), 3), ((7, 5), 5), ((7, 5), 12), ((2, 3, 4), 8), ((), 1), ((9,), 4)]
+)
+def test_blocks_cover_a_grid(shape: tuple[int, ...], most: int) -> None:
+    seen = np.zeros(shape, dtype=int)
+    for block in blocks(shape, most):
+        seen[block] += 1
+        assert seen[block].size <= most
+    assert (seen == 1).all()

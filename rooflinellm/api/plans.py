@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm import catalog, units
+from rooflinellm._kept import Kept
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import one_of, positive, scalar_count
 from rooflinellm.api.lookup import Name
@@ -27,7 +28,7 @@ from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
 from rooflinellm.specs.profile import ProfileSpec
 
-KEPT = 512
+KEPT = 1024
 MOST_DEVICES = 1024
 DEFAULTS = Options()
 NOTHING_ELSEWHERE = Offload()
@@ -169,16 +170,28 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
     key: Any = None if named is None else (named, settings)
     if key is not None and key in _kept:
         return _with_options(_kept[key], setup.options)
-    spec, system = lookup.model(model), lookup.system(hardware)
-    fmt, engine, backend, build = choose(spec, setup.weights, setup.engine)
+    if key is None:
+        spec, system = lookup.model(model), lookup.system(hardware)
+        fmt, engine, backend, build = choose(spec, setup.weights, setup.engine)
+        profiles = catalog.profiles(own)
+    else:  # the same names lead to the same entries
+        spec = _packaged.of((), ("model", model), lambda: lookup.model(model))
+        system = _packaged.of((), ("system", hardware), lambda: lookup.system(hardware))
+        named_choice = "choice", setup.weights, setup.engine
+        fmt, engine, backend, build = _packaged.of(
+            (spec,), named_choice, lambda: choose(spec, setup.weights, setup.engine)
+        )
+        profiles = _packaged.of((), ("profiles",), catalog.profiles)
     if setup.overrides:
         spec, system = override(spec, system, setup.overrides)
     elif key is None:
         entries = (spec.entry, system.device, system.others, system.host, system.host_cpu, system.disk, system.network)
-        key = (tuple(map(id, (*entries, fmt, engine, *catalog.profiles(own)))), system.count, backend, build, settings)
+        key = (tuple(map(id, (*entries, fmt, engine, *profiles))), system.count, backend, build, settings)
         if key in _kept and _kept[key].system is system:
             return _with_options(_kept[key], setup.options)
-    settled = entered(spec, system, fmt, engine, backend, setup.kv, setup.chunk, build, setup.options, setup.parallel)
+    settled = entered(
+        spec, system, fmt, engine, backend, setup.kv, setup.chunk, build, setup.options, setup.parallel, profiles
+    )
     if key is not None:
         _kept[key] = settled
         if len(_kept) > KEPT:
@@ -187,6 +200,7 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
 
 
 _kept: OrderedDict[Any, Settled] = OrderedDict()
+_packaged = Kept[Any](4096)
 
 
 def _with_options(settled: Settled, options: Options) -> Settled:
@@ -215,6 +229,7 @@ def entered(
     build: str | None = None,
     options: Options = DEFAULTS,
     parallel: Parallel = ALONE,
+    profiles: tuple[ProfileSpec, ...] | None = None,
 ) -> Settled:
     """Settle entries that were looked up already; errors as in `estimate`."""
     if options.power_limit_w is not None:
@@ -249,7 +264,7 @@ def entered(
         chunk=chunk,
         build=build,
         options=options,
-        profiles=catalog.profiles(options.profile),
+        profiles=catalog.profiles(options.profile) if profiles is None else profiles,
         plans=OrderedDict(),
         parallel=parallel,
     )

@@ -105,6 +105,7 @@ def _views(values: Sequence[Any], shape: tuple[int, ...]) -> dict[str, Callable[
     """What a result computes when it is read."""
     if isinstance(values[0], Phase):
         return {
+            "_ratios": lambda: _stacked([phase.ratios for phase in values], shape),
             "_operators": lambda: _stacked([phase.operators for phase in values], shape),
             "_by_place": lambda: _stacked([phase.by_place for phase in values], shape),
         }

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
-from operator import attrgetter
 from typing import Any
 
 from rooflinellm._numeric import every, is_array
 from rooflinellm.api import lookup
+from rooflinellm.api.arguments import scalar_count
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.parallel_choices import DEGREES, is_several, parallel_axis
-from rooflinellm.api.sweep_result import QUANTITIES, Sweep, SweepMemory, SweepPhase
+from rooflinellm.api.sweep_result import Sweep, SweepMemory, SweepPhase
+from rooflinellm.api.sweep_store import BYTES, KINDS, Store, blocks, tightened
 from rooflinellm.errors import InvalidRequest, RooflineWarning
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.results import Estimate, Prediction
@@ -33,9 +34,10 @@ LOOPED = (
 FIXED = ("acceptance", "options")
 """Keywords that take one value for all points."""
 
-BLOCK_POINTS = 65_536
+BLOCK_POINTS = 32_768
+"""Points that are evaluated together: their arrays stay in a processor's cache. [-]"""
 MAX_POINTS = 250_000
-"""About 400 MB of answers. [-]"""
+"""Of one answer, about 100 MB; `sweep_blocks` has no limit. [-]"""
 MAX_PLANS = 20_000
 MAX_PLACEMENTS = 5_000
 """Points that may each be placed anew where the model does not fit the devices. [-]"""
@@ -81,14 +83,51 @@ def sweep(models: Any, hardware: Any, **axes: Any) -> Sweep:
     RooflineWarning
         As `estimate`, once for all points.
     """
-    grid = _grid(models, hardware, axes)
+    return _swept(_grid(models, hardware, axes))
+
+
+def _swept(grid: _Grid) -> Sweep:
+    """Evaluate a grid, and say what makes answers an "as if"."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)
         columns, said = _evaluated(grid)
     found = _result(grid, columns, said)
     for text in found.warnings:
-        warnings.warn(text, RooflineWarning, stacklevel=2)
+        warnings.warn(text, RooflineWarning, stacklevel=3)
     return found
+
+
+def sweep_blocks(models: Any, hardware: Any, *, block_points: int = BLOCK_POINTS, **axes: Any) -> Iterator[Sweep]:
+    """`sweep` in parts: for grids that are larger than memory, or to look at the first answers before the last.
+
+    Parameters
+    ----------
+    models, hardware, **axes
+        As in `sweep`; as many points as there is patience for.
+    block_points : int
+        Most points of a part. [-]
+
+    Yields
+    ------
+    Sweep
+        A part of the grid, the last axis moving fastest; together they hold each point once. Axes that were given
+        several values stay axes.
+
+    Raises
+    ------
+    InvalidRequest, RooflineError
+        As `sweep`, as soon as the part is reached.
+
+    Warns
+    -----
+    RooflineWarning
+        As `sweep`, for each part.
+    """
+    most = scalar_count("block_points", block_points, MAX_POINTS)
+    grid = _grid(models, hardware, axes, largest=False)
+    names = list(grid.axes)
+    for block in blocks(grid.lengths(names), most):
+        yield _swept(grid.part({name: grid.axes[name][part] for name, part in zip(names, block, strict=True)}))
 
 
 @dataclass(frozen=True)
@@ -111,6 +150,12 @@ class _Grid:
     def numeric(self) -> list[str]:
         """Axes that are evaluated as arrays."""
         return [name for name in self.axes if name in COUNTED or name in TIMED]
+
+    def part(self, axes: dict[str, tuple[Any, ...]]) -> _Grid:
+        """The grid of some of the values of each axis."""
+        models = tuple(each for each in self.models if each.id in axes.get("model", (each.id,)))
+        systems = tuple(each for each in self.systems if each.id in axes.get("hardware", (each.id,)))
+        return replace(self, axes=axes, models=models, systems=systems)
 
     def lengths(self, names: Sequence[str]) -> tuple[int, ...]:
         """Number of values on these axes."""
@@ -135,7 +180,7 @@ class _Grid:
             yield {**given, "model": model, "hardware": system, "overrides": overrides or None}
 
 
-def _grid(models: Any, hardware: Any, given: Mapping[str, Any]) -> _Grid:
+def _grid(models: Any, hardware: Any, given: Mapping[str, Any], *, largest: bool = True) -> _Grid:
     axes: dict[str, tuple[Any, ...]] = {}
     fixed: dict[str, Any] = {}
     found_models = tuple(map(lookup.model, _entries("models", models)))
@@ -166,11 +211,11 @@ def _grid(models: Any, hardware: Any, given: Mapping[str, Any]) -> _Grid:
         (points, MAX_POINTS, "points"),
         (plans, MAX_PLANS, "combinations of names and settings"),
     ):
-        if number > most:
+        if number > most and largest:
             raise InvalidRequest(
                 f"{number:,} {what}, more than {most:,}",
                 where="axes",
-                next_step="Give fewer values, or sweep a part of them at a time.",
+                next_step="Give fewer values, or go through them in parts: rl.sweep_blocks.",
             )
     return grid
 
@@ -198,41 +243,47 @@ def _values(name: str, value: Any) -> tuple[Any, ...]:
     return tuple(listed)
 
 
-def _evaluated(grid: _Grid) -> tuple[dict[str, Any], list[str]]:
-    """Values at each point by name, plans by points; and the warnings."""
-    plans, points = math.prod(grid.lengths(grid.looped)), math.prod(grid.lengths(grid.numeric))
-    store = _Store((plans, points))
+def _evaluated(grid: _Grid) -> tuple[Store, list[str]]:
+    """Values at each point; and the warnings."""
+    plans, shape = math.prod(grid.lengths(grid.looped)), grid.lengths(grid.numeric)
+    store = Store(plans, shape)
     said: dict[str, None] = {}
     for row, arguments in enumerate(grid.combinations()):
-        for index, answer in _answers(grid, arguments, points):
-            store.put(row, index, answer, arguments["overrides"] or {})
+        for box, answer in _answers(grid, arguments, shape):
+            store.put(row, box, answer, arguments["overrides"] or {})
             said |= dict.fromkeys(answer.warnings)
-    return store.columns, list(said)
+    return store, list(said)
 
 
-def _answers(grid: _Grid, arguments: Mapping[str, Any], points: int) -> Iterator[tuple[Any, Estimate]]:
-    """Estimates of one plan, each with the indices of its points."""
-    names = grid.numeric
-    if not names:
-        yield slice(None), estimate(**arguments)
+def _answers(
+    grid: _Grid, arguments: Mapping[str, Any], shape: tuple[int, ...]
+) -> Iterator[tuple[tuple[Any, ...], Estimate]]:
+    """Estimates of one plan, each with the indices of its points.
+
+    The points of a block are a part of the grid and stay one: each axis is an array along a dimension of its own, so
+    that what does not depend on an axis is not computed anew for each of its values.
+    """
+    if not shape:
+        yield (), estimate(**arguments)
         return
     import numpy as np
 
-    shape = grid.lengths(names)
-    axes = {name: np.asarray(grid.axes[name]) for name in names}
-
-    def ask(index: Any) -> Estimate:
-        places = np.unravel_index(index, shape)
-        numbers = {name: values[place] for (name, values), place in zip(axes.items(), places, strict=True)}
-        return estimate(**arguments, **numbers)
-
-    for start in range(0, points, BLOCK_POINTS):
-        yield from _placed_each(ask, np.arange(start, min(start + BLOCK_POINTS, points)), arguments)
+    axes = {name: np.asarray(grid.axes[name]) for name in grid.numeric}
+    for block in blocks(shape, BLOCK_POINTS):
+        parts = [values[part] for values, part in zip(axes.values(), block, strict=True)]
+        numbers: dict[str, Any] = dict(zip(axes, np.ix_(*parts), strict=True))
+        answer = estimate(**arguments, **numbers)
+        if _placed_alike(answer, arguments):
+            yield block, answer
+            continue
+        places = np.meshgrid(*(np.arange(part.start, part.stop) for part in block), indexing="ij")
+        points = np.stack([each.ravel() for each in places])
+        yield from _placed_each(points, axes, arguments)
 
 
 def _placed_each(
-    ask: Callable[[Any], Estimate], index: Any, arguments: Mapping[str, Any]
-) -> Iterator[tuple[Any, Estimate]]:
+    points: Any, axes: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> Iterator[tuple[tuple[Any, ...], Estimate]]:
     """Estimates of these points, in parts where they are not placed alike.
 
     An estimate places the largest case of its arrays. That is every point's own placement where all of them lie on the
@@ -240,14 +291,17 @@ def _placed_each(
     """
     import numpy as np
 
-    answer = ask(index)
-    if _placed_alike(answer, arguments):
-        yield index, answer
-        return
+    def ask(which: Any) -> Estimate:
+        places = zip(axes.items(), points[:, which], strict=True)
+        numbers: dict[str, Any] = {name: values[place] for (name, values), place in places}
+        return estimate(**arguments, **numbers)
+
+    answer = ask(slice(None))
     workload = answer.workload
     occupied = sum(workload[name] for name in ("context_tokens", "prompt_tokens", "output_tokens"))
+    count = points.shape[1]
     needs = np.stack(
-        [np.broadcast_to(value, index.shape) for value in (workload["batch"], workload["context_limit"], occupied)]
+        [np.broadcast_to(value, count) for value in (workload["batch"], workload["context_limit"], occupied)]
     )
     kinds, kind = np.unique(needs, axis=1, return_inverse=True)
     rank = np.argsort(np.argsort(kinds[0] * kinds[1], kind="stable"))[kind.ravel()]
@@ -260,13 +314,13 @@ def _placed_each(
     parts = [(0, kinds.shape[1], answer)]
     while parts:
         first, end, answer = parts.pop()
-        those = index[(rank >= first) & (rank < end)]
+        those = (rank >= first) & (rank < end)
         if end - first == 1 or _placed_alike(answer, arguments):
-            yield those, answer
+            yield tuple(points[:, those]), answer
             continue
         middle = (first + end) // 2
         for low, high in ((first, middle), (middle, end)):
-            parts.append((low, high, ask(index[(rank >= low) & (rank < high)])))
+            parts.append((low, high, ask((rank >= low) & (rank < high))))
 
 
 def _placed_alike(answer: Estimate, arguments: Mapping[str, Any]) -> bool:
@@ -279,64 +333,20 @@ def _placed_alike(answer: Estimate, arguments: Mapping[str, Any]) -> bool:
     return on_devices and (answer.memory.fits is None or every(answer.memory.fits))
 
 
-_BYTES = ("resident_weight_bytes", "kv_allocated_bytes", "total_bytes", "usable_bytes")
-
-
-class _Store:
-    """Arrays of plans by points, each made when its first value comes."""
-
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self.shape = shape
-        self.columns: dict[str, Any] = {}
-
-    def put(self, row: int, index: Any, answer: Estimate, overrides: Mapping[str, Any]) -> None:
-        """Keep an answer at some points of a plan."""
-        for path in QUANTITIES:
-            prediction = attrgetter(path)(answer)
-            for kind in ("ideal", "expected", "low", "high"):
-                number = math.nan if prediction is None else getattr(prediction, kind)
-                self._set(f"{path}.{kind}", row, index, number, float)
-        for name in ("prefill.bound", "decode.bound"):
-            self._set(name, row, index, attrgetter(name)(answer), "U8")
-        for name in (*_BYTES, "fits"):
-            self._set(f"memory.{name}", row, index, getattr(answer.memory, name), object)
-        names = {
-            "model": answer.model.id,
-            "hardware": answer.hardware.id,
-            **{name: getattr(answer, name) for name in ("weights", "kv", "engine")},
-            "basis": answer.decode.time_s.basis,
-        }
-        for name, value in names.items():
-            self._set(name, row, index, value, object)
-        for name, value in answer.workload.items():
-            self._set(f"workload.{name}", row, index, value, object)
-        for path, value in overrides.items():
-            self._set(f"overrides.{path}", row, index, value, object)
-
-    def _set(self, name: str, row: int, index: Any, value: Any, kind: Any) -> None:
-        import numpy as np
-
-        if name not in self.columns:
-            self.columns[name] = np.empty(self.shape, dtype=kind)
-        self.columns[name][row, index] = value
-
-
-def _result(grid: _Grid, columns: Mapping[str, Any], said: Sequence[str]) -> Sweep:
+def _result(grid: _Grid, store: Store, said: Sequence[str]) -> Sweep:
     """The arrays in the order of the axes, under their names."""
     import numpy as np
 
     inner = [*grid.looped, *grid.numeric]
     order = [inner.index(name) for name in grid.axes]
-    shape = grid.lengths(list(grid.axes))
+    shape, plans = grid.lengths(list(grid.axes)), grid.lengths(grid.looped)
 
     def column(name: str) -> Any:
-        array = columns[name].reshape(grid.lengths(inner)).transpose(order)
-        if array.dtype == object and not name.startswith("overrides."):
-            array = _tightened(array)
-        return array
+        array = store.column(name)
+        return np.broadcast_to(array.reshape(plans + array.shape[1:]), plans + store.shape).transpose(order)
 
     def prediction(path: str) -> Prediction:
-        ideal, expected, low, high = (column(f"{path}.{kind}") for kind in ("ideal", "expected", "low", "high"))
+        ideal, expected, low, high = (column(f"{path}.{kind}") for kind in KINDS)
         unit = "tokens/s" if path.endswith("tokens_per_s") else "J" if path.startswith("energy") else "s"
         return Prediction(ideal, expected, low, high, unit, basis)
 
@@ -348,16 +358,16 @@ def _result(grid: _Grid, columns: Mapping[str, Any], said: Sequence[str]) -> Swe
             bound=column(f"{name}.bound"),
         )
 
-    basis = " and ".join(sorted(set(columns["basis"].ravel().tolist())))
-    workload = {name.partition(".")[2]: column(name) for name in columns if name.startswith("workload.")}
+    basis = " and ".join(sorted(set(store.column("basis").ravel().tolist())))
+    workload = {name.partition(".")[2]: column(name) for name in store.names if name.startswith("workload.")}
     for place, (name, values) in enumerate(grid.axes.items()):
         if name in (*COUNTED, *TIMED, *LOOPED) and name not in ("weights", "kv", "engine"):  # as asked
             along = [1] * len(shape)
             along[place] = len(values)
             axis = np.empty(len(values), dtype=object)
             axis[:] = list(map(str, values)) if name == "parallel" else values
-            workload[name] = _tightened(np.broadcast_to(axis.reshape(along), shape))
-    memory = SweepMemory(**{name: column(f"memory.{name}") for name in (*_BYTES, "fits")})
+            workload[name] = np.broadcast_to(tightened(axis).reshape(along), shape)
+    memory = SweepMemory(**{name: column(f"memory.{name}") for name in (*BYTES, "fits")})
     return Sweep(
         axes=dict(grid.axes),
         prefill=phase("prefill"),
@@ -366,7 +376,7 @@ def _result(grid: _Grid, columns: Mapping[str, Any], said: Sequence[str]) -> Swe
         memory=memory,
         **{name: column(name) for name in ("model", "hardware", "weights", "kv", "engine", "basis")},
         workload=workload,
-        overrides={name.partition(".")[2]: column(name) for name in columns if name.startswith("overrides.")},
+        overrides={name.partition(".")[2]: column(name) for name in store.names if name.startswith("overrides.")},
         models=grid.models,
         systems=grid.systems,
         warnings=_warnings(memory.fits, said),
@@ -374,27 +384,15 @@ def _result(grid: _Grid, columns: Mapping[str, Any], said: Sequence[str]) -> Swe
     )
 
 
-def _tightened(array: Any) -> Any:
-    """Whole numbers as int64 and truth values as bool, where there are no others; else as it is."""
-    kinds = {type(value) for value in array.ravel().tolist()}
-    if kinds == {bool}:
-        return array.astype(bool)
-    if kinds and kinds <= {int, float} and all(float(value).is_integer() for value in array.ravel().tolist()):
-        return array.astype("int64")
-    return array.astype(float) if kinds and kinds <= {int, float} else array
-
-
 def _warnings(fits: Any, said: Sequence[str]) -> tuple[str, ...]:
     """The warnings of all points, those about memory counted."""
-    values = fits.ravel().tolist()
     texts = [text for text in said if not text.startswith("memory: ")]
-    lacking, unknown = values.count(False), values.count(None)
+    unknown = int((fits == None).sum()) if fits.dtype == object else 0  # noqa: E711 - elementwise
+    lacking = int((fits == False).sum())  # noqa: E712 - elementwise, and None is neither
     if lacking:
-        texts.append(
-            f"memory: does not fit at {lacking:,} of {len(values):,} points; the answers there are as if it did"
-        )
+        texts.append(f"memory: does not fit at {lacking:,} of {fits.size:,} points; the answers there are as if it did")
     if unknown:
         texts.append(
-            f"memory: the capacity is not known at {unknown:,} of {len(values):,} points; whether it fits is open"
+            f"memory: the capacity is not known at {unknown:,} of {fits.size:,} points; whether it fits is open"
         )
     return tuple(texts)

@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import Any, Literal, TypeVar
 
 from rooflinellm import units
+from rooflinellm._kept import Kept
 from rooflinellm._numeric import where
 from rooflinellm.errors import MissingSpec
 from rooflinellm.specs.hardware import HardwareSpec
@@ -124,34 +126,47 @@ class Rates:
 
     def memory(self, kind: str, encoding: str | None) -> float:
         """Share of the printed bandwidth that an operator sustains. [-]"""
-        return min(value(self.group.memory, self._names(kind, encoding)), 1.0)
+        return min(self._value("memory", kind, encoding), 1.0)
 
     def compute(self, kind: str, encoding: str | None, path: str) -> float:
         """Share of a path's peak that an operator reaches with many tokens. [-]"""
-        return min(value(self.group.compute, {**self._names(kind, encoding), "path": path}), 1.0)
+        return min(self._value("compute", kind, encoding, "path", path), 1.0)
 
     def few_tokens(self, kind: str, encoding: str | None) -> float:
         """Rate of matrix-vector kernels over the 32-bit vector peak. [-]"""
-        return value(self.group.few_tokens, self._names(kind, encoding))
+        return self._value("few_tokens", kind, encoding)
 
     def half_tokens(self, kind: str, encoding: str | None, path: str) -> float:
         """Tokens at which a product reaches half of its share. [token]"""
-        return value(self.group.half_tokens, {**self._names(kind, encoding), "path": path})
+        return self._value("half_tokens", kind, encoding, "path", path)
 
     def floor_s(self, kind: str, regime: str) -> float:
         """Least time of an operator in passes of few or many tokens. [s]"""
-        return value(self.group.floor_us, {**self._names(kind, None), "regime": regime}) * units.MICRO
+        return self._value("floor_us", kind, None, "regime", regime) * units.MICRO
 
     @property
     def evidence(self) -> int:
         """Series that the fit saw on this device. [-]"""
         return self.group.evidence.get(self.names["device"], 0)
 
-    def _names(self, kind: str, encoding: str | None) -> dict[Level, str]:
-        names: dict[Level, str] = {**self.names, "kind": kind}
-        if encoding is not None:
-            names["encoding"] = encoding
-        return names
+    @cached_property
+    def _known(self) -> dict[tuple[str, ...], float]:
+        """What was looked up already."""
+        return {}
+
+    def _value(
+        self, field: str, kind: str, encoding: str | None, level: Literal["path", "regime"] = "path", name: str = ""
+    ) -> float:
+        """What a field of the group says of an operator, on one more level where its name is given."""
+        key = field, kind, encoding or "", name
+        if key not in self._known:
+            names: dict[Level, str] = {**self.names, "kind": kind}
+            if encoding is not None:
+                names["encoding"] = encoding
+            if name:
+                names[level] = name
+            self._known[key] = value(getattr(self.group, field), names)
+        return self._known[key]
 
 
 def rates(
@@ -186,6 +201,18 @@ def rates(
     MissingSpec
         No profile says anything about the engine and backend.
     """
+    names = engine, backend, build, variant
+    return _kept.of((*profiles, device), names, lambda: _rates(profiles, device, *names))
+
+
+def _rates(
+    profiles: Sequence[ProfileSpec],
+    device: HardwareSpec,
+    engine: str,
+    backend: str,
+    build: str | None,
+    variant: str | None,
+) -> Rates:
     found = group_for(profiles, engine, backend, device.id)
     if found is None:
         known = ", ".join(profile.id for profile in profiles)
@@ -193,6 +220,9 @@ def rates(
     profile, group = found
     power = profile.decode_power_fraction, profile.prefill_power_fraction
     return Rates(group, _names_of(device, build, variant), profile.basis, *power)
+
+
+_kept = Kept[Rates](1024)
 
 
 def group_for(

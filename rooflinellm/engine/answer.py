@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -75,7 +76,9 @@ def answer(
     Estimate
     """
     rates, replicas = plan.rates, plan.parallel.replicas
-    request, batch = replace(request, sequences=ceil_div(request.sequences, replicas)), request.sequences
+    batch = request.sequences
+    if replicas > 1:
+        request = replace(request, sequences=ceil_div(batch, replicas))
     sequences = request.sequences  # of each copy of the model
     steps = request.decode_steps
     shown_steps = maximum(steps, 1)  # the rate is that of the next step where there is none
@@ -149,7 +152,19 @@ def _paging(stage: Stage) -> str:
 
 
 def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[str, ...]:
-    """What the plan takes for granted."""
+    """What the plan takes for granted; passes of other numbers of tokens say the same up to where paths change."""
+    if "path starts" not in plan.memo:
+        plan.memo["path starts"] = sorted({path.min_tokens for kernel in plan.kernels for path in kernel.paths})
+    starts = plan.memo["path starts"]
+    key = "said", bisect_right(starts, prefill_tokens), bisect_right(starts, decode_tokens)
+    if key not in plan.memo:
+        plan.memo[key] = _said(plan, prefill_tokens, decode_tokens)
+    found: tuple[str, ...] = plan.memo[key]
+    return found
+
+
+def _said(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[str, ...]:
+    """The same in passes of so many tokens."""
 
     def keys(attention: bool, tokens: int) -> str:
         found = (path_key(kernel, tokens) for kernel in plan.kernels if (kernel.kind == "attention") == attention)

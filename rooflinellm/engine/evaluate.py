@@ -7,10 +7,10 @@ run of one-token passes; the cache grows by `new_tokens` from pass to pass. So a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from rooflinellm._numeric import ceil_div, is_array, maximum, minimum, where
+from rooflinellm._numeric import ceil_div, is_array, maximum, minimum, total, where
 from rooflinellm.efficiency.rates import FEW_TOKENS
 from rooflinellm.engine.plan import Kernel, Machine
 from rooflinellm.operators import attention, experts
@@ -33,6 +33,12 @@ class Run:
         Tokens in each sequence's cache before the first pass. [token]
     logits : array_like
         Positions of a sequence whose logits a pass computes: 1, or 0 for a chunk that is not the last. [-]
+    tokens : array_like
+        Tokens of a pass over all sequences. [token]
+    many : array_like of bool
+        Whether a pass is one of many tokens of a sequence.
+    exists : bool
+        Whether there may be any passes: not where their number is plainly 0.
     """
 
     sequences: Any
@@ -41,10 +47,15 @@ class Run:
     cached: Any
     logits: Any = 1
 
-    @property
-    def tokens(self) -> Any:
-        """Tokens of a pass over all sequences. [token]"""
-        return self.sequences * self.new_tokens
+    tokens: Any = field(init=False, repr=False, compare=False)
+    many: Any = field(init=False, repr=False, compare=False)
+    exists: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Each operator asks for these: they are worked out once.
+        object.__setattr__(self, "tokens", self.sequences * self.new_tokens)
+        object.__setattr__(self, "many", self.new_tokens > FEW_TOKENS)
+        object.__setattr__(self, "exists", is_array(self.passes) or bool(self.passes != 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +71,23 @@ class Passes:
         They compute the same tokens.
     recurrent : tuple of Run
         As recurrent layers see them, to whom sequences of different contexts are alike; empty is `by_sequence`.
+    launched : tuple of Run
+        The packed runs that have passes.
     """
 
     packed: tuple[Run, ...]
     by_sequence: tuple[Run, ...]
     recurrent: tuple[Run, ...] = ()
+    launched: tuple[Run, ...] = field(init=False, repr=False, compare=False)
+    _attended: tuple[Run, ...] = field(init=False, repr=False, compare=False)
+    _recurrent: tuple[Run, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        attended = tuple([run for run in self.by_sequence if run.exists])
+        recurrent = tuple([run for run in self.recurrent if run.exists]) if self.recurrent else attended
+        object.__setattr__(self, "launched", tuple([run for run in self.packed if run.exists]))
+        object.__setattr__(self, "_attended", attended)
+        object.__setattr__(self, "_recurrent", recurrent)
 
     @property
     def count(self) -> Any:
@@ -78,22 +101,21 @@ class Passes:
         return tuple(Passes((packed,), (own,)) for packed, own in zip(self.packed, self.by_sequence, strict=True))
 
     def of(self, kernel: Kernel) -> tuple[Run, ...]:
-        """The passes as an operator sees them."""
-        if kernel.kind == "recurrent" and self.recurrent:
-            return self.recurrent
-        return self.by_sequence if kernel.kind in ("attention", "recurrent") else self.packed
+        """The passes as an operator sees them, without runs that have none."""
+        kind = kernel.kind
+        if kind == "attention":
+            return self._attended
+        return self._recurrent if kind == "recurrent" else self.launched
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """What an operator must do over some runs: the ideal counts nothing else. [FLOP], [byte]"""
 
     flops: Any
     read_bytes: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(NamedTuple):
     """Time an operator is expected to take over some runs. [s]
 
     `busy_s` is the sum over its passes of the longer of memory and compute, with what copies of weights add;
@@ -121,19 +143,29 @@ def work(kernel: Kernel, passes: Passes) -> Work:
     -------
     Work
     """
-    flops: Any = 0
-    read: Any = 0
-    for run in passes.of(kernel):
-        if kernel.kind == "attention":
-            pairs, tokens = _attended(kernel, run)
-            flops = flops + run.sequences * _attention_flops(kernel, run, pairs)
-            read = read + run.sequences * tokens * kernel.kv_bytes_per_token
-        elif kernel.kind != "embedding":
-            tokens, weight_reads = multiplied(kernel, run)
-            flops = flops + run.passes * tokens * kernel.flops_per_token
-            moved = weight_reads * kernel.weight_bytes + run.sequences * 2 * kernel.state_bytes
-            read = read + run.passes * moved
-    return Work(flops, read)
+    if kernel.kind == "embedding":
+        return NO_WORK
+    runs = passes.of(kernel)
+    if len(runs) == 1:
+        return _run_work(kernel, runs[0])
+    done = [_run_work(kernel, run) for run in runs]
+    return Work(total(flops for flops, _ in done), total(read for _, read in done))
+
+
+NO_WORK = Work(0, 0)
+
+
+def _run_work(kernel: Kernel, run: Run) -> Work:
+    """FLOPs and bytes of one run."""
+    if kernel.kind == "attention":
+        pairs, tokens = _attended(kernel, run)
+        flops, read = _attention_flops(kernel, run, pairs), tokens * kernel.kv_bytes_per_token
+        return Work(run.sequences * flops, run.sequences * read)
+    tokens, weight_reads = multiplied(kernel, run)
+    moved = weight_reads * kernel.weight_bytes
+    if kernel.state_bytes:
+        moved = moved + run.sequences * 2 * kernel.state_bytes
+    return Work(run.passes * tokens * kernel.flops_per_token, run.passes * moved)
 
 
 def _attended(kernel: Kernel, run: Run) -> tuple[Any, Any]:
@@ -155,8 +187,7 @@ def _attention_flops(kernel: Kernel, run: Run, pairs: Any) -> Any:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """Passes of a run over which the attention of a sequence grows by the same from pass to pass, `repeats` times over.
 
     `read` cached tokens and `flops` are those of its first pass. [token], [FLOP]
@@ -252,34 +283,37 @@ def expect(kernel: Kernel, passes: Passes, skew: Any) -> Expectation:
     -------
     Expectation
     """
-    floor: Any = 0.0
-    memory: Any = 0.0
-    compute: Any = 0.0
-    busy: Any = 0.0
-    for run in passes.packed:
-        launched = run.passes if kernel.kind != "head" else run.passes * minimum(run.logits, 1)
-        floor = floor + launched * where(run.new_tokens > FEW_TOKENS, kernel.floor_many_s, kernel.floor_s)
-    for run in passes.of(kernel):
-        if kernel.kind == "attention":
-            run_memory, run_compute, run_busy = _expect_attention(kernel, run)
-        else:
-            run_memory, run_compute = _expect_product(kernel, run, skew)
-            run_busy = maximum(run_memory, run_compute)
-        memory, compute, busy = memory + run_memory, compute + run_compute, busy + run_busy
-    return Expectation(floor, memory, compute, busy)
+    runs, launched = passes.of(kernel), passes.launched
+    if len(runs) == 1 and len(launched) == 1:
+        return Expectation(_floor_s(kernel, launched[0]), *_busy(kernel, runs[0], skew))
+    parts = [_busy(kernel, run, skew) for run in runs]
+    memory, compute, busy = (total(values) for values in zip(*parts, strict=True)) if parts else (0.0, 0.0, 0.0)
+    return Expectation(total(_floor_s(kernel, run) for run in launched), memory, compute, busy)
 
 
-def _expect_product(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:
-    """Memory and compute seconds of a product with weights (or of a lookup, or of vectors) over a run."""
-    moved, share = moved_bytes(kernel, run, skew)
+def _busy(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any, Any]:
+    """Memory, compute and longer-of-both seconds over a run."""
+    return _expect_attention(kernel, run) if kernel.kind == "attention" else _expect_product(kernel, run, skew)
+
+
+def _floor_s(kernel: Kernel, run: Run) -> Any:
+    """Floors of the passes of a run. [s]"""
+    launched = run.passes if kernel.kind != "head" else run.passes * minimum(run.logits, 1)
+    return launched * where(run.many, kernel.floor_many_s, kernel.floor_s)
+
+
+def _expect_product(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any, Any]:
+    """Memory, compute and longer-of-both seconds of a product with weights, a lookup or vectors over a run."""
+    tokens, weight_reads = multiplied(kernel, run)
+    moved, share = _moved_bytes(kernel, run, tokens, weight_reads, skew)
     passes = run.passes
     if kernel.ranks > 1:
         passes = passes * experts.busiest_over_mean(kernel.experts, share * kernel.active, kernel.ranks)
     memory = passes * (moved / kernel.sustained_bandwidth)
     if not kernel.paths:
-        return memory, 0.0 * memory
-    tokens, _ = multiplied(kernel, run)
-    return memory, passes * _compute_s(kernel, tokens, run.tokens, share)
+        return memory, 0.0 * memory, memory
+    compute = passes * _compute_s(kernel, tokens, run.tokens, share)
+    return memory, compute, maximum(memory, compute)
 
 
 def moved_bytes(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:
@@ -299,15 +333,19 @@ def moved_bytes(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:
     tuple
         Bytes of one pass; and experts touched over experts active, 1 elsewhere. [byte], [-]
     """
-    tokens, weight_reads = multiplied(kernel, run)
+    return _moved_bytes(kernel, run, *multiplied(kernel, run), skew)
+
+
+def _moved_bytes(kernel: Kernel, run: Run, tokens: Any, weight_reads: Any, skew: Any) -> tuple[Any, Any]:
+    """The same, of so many tokens and reads of the weights."""
     share: Any = 1
     if kernel.kind == "experts":
         weight_reads = experts.expected_distinct(kernel.experts, kernel.active, maximum(tokens, 1), skew)
         share = weight_reads / kernel.active
     elif kernel.kind == "embedding":
         weight_reads = 0
-    state = run.sequences * 2 * kernel.state_bytes
-    return weight_reads * kernel.weight_bytes + tokens * kernel.activation_bytes_per_token + state, share
+    moved = weight_reads * kernel.weight_bytes + tokens * kernel.activation_bytes_per_token
+    return (moved + run.sequences * 2 * kernel.state_bytes if kernel.state_bytes else moved), share
 
 
 def _compute_s(kernel: Kernel, tokens: Any, pass_tokens: Any, share: Any) -> Any:
@@ -331,9 +369,9 @@ def _compute_s(kernel: Kernel, tokens: Any, pass_tokens: Any, share: Any) -> Any
     float or ndarray
         [s]
     """
-    first, *others = kernel.paths
-    full, half = first.flop_per_s, first.half_tokens
-    for path in others:
+    paths = kernel.paths
+    full, half = paths[0].flop_per_s, paths[0].half_tokens
+    for path in paths[1:]:
         taken = pass_tokens >= path.min_tokens
         full, half = where(taken, path.flop_per_s, full), where(taken, path.half_tokens, half)
     few = minimum(kernel.few_tokens_flop_per_s, full)
@@ -349,17 +387,23 @@ def _expect_attention(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
         flops, moved = attended_work(kernel, run)
         memory, compute = moved / kernel.sustained_bandwidth, flops / kernel.paths[0].flop_per_s
         return memory, compute, maximum(memory, compute)
-    per_cached = run.sequences * kernel.kv_bytes_per_token / kernel.sustained_bandwidth
-    written = run.tokens * written_per_token(kernel) / kernel.sustained_bandwidth
-    per_flop = run.sequences / kernel.paths[0].flop_per_s
-    memory = compute = busy = 0.0
+    # Of one sequence; equal ones side by side take as often as much of both.
+    per_cached = kernel.kv_bytes_per_token / kernel.sustained_bandwidth
+    written = run.new_tokens * written_per_token(kernel) / kernel.sustained_bandwidth
+    flop_per_s = kernel.paths[0].flop_per_s
+    sums = []
     for part in attention_parts(kernel, run):
         moved_s, moved_step = written + per_cached * part.read, per_cached * part.read_step
-        compute_s, compute_step = per_flop * part.flops, per_flop * part.flops_step
-        longer = sum_of_max(part.passes, moved_s, moved_step, compute_s, compute_step)
-        memory = memory + part.repeats * (part.passes * moved_s + moved_step * _triangle(part.passes))
-        compute = compute + part.repeats * (part.passes * compute_s + compute_step * _triangle(part.passes))
-        busy = busy + part.repeats * longer
+        compute_s, compute_step = part.flops / flop_per_s, part.flops_step / flop_per_s
+        memory = part.passes * moved_s + moved_step * _triangle(part.passes)
+        compute = part.passes * compute_s + compute_step * _triangle(part.passes)
+        busy = sum_of_max(part.passes, moved_s, moved_step, compute_s, compute_step)
+        repeated = is_array(part.repeats) or part.repeats != 1
+        sums.append([part.repeats * each for each in (memory, compute, busy)] if repeated else (memory, compute, busy))
+    if not sums:
+        return 0.0, 0.0, 0.0
+    alone = sums[0] if len(sums) == 1 else [total(values) for values in zip(*sums, strict=True)]
+    memory, compute, busy = (run.sequences * each for each in alone)
     return memory, compute, busy
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
+from typing import Any
 
+from rooflinellm._kept import Kept
 from rooflinellm.efficiency.rates import FEW, MANY, Rates
 from rooflinellm.engine.layout import OperatorRow
 from rooflinellm.engine.parallel import ALONE, Parallel
@@ -51,6 +54,25 @@ def choose_backend(engine: EngineSpec, device: HardwareSpec, asked: str | None) 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """What a device is expected to reach, and can reach, in operators of one kind and encoding; as in `Kernel`.
+
+    The floors are those of one layer. [s]
+    """
+
+    floor_s: float
+    floor_many_s: float
+    sustained_bandwidth: Any
+    few_tokens_flop_per_s: Any
+    ideal_key: str
+    ideal_flop_per_s: Any
+    paths: tuple[PathRate, ...]
+
+
+_speeds = Kept[Speeds](16_384)
+
+
 class KernelBuilder:
     """Turns operator rows into kernels for one device, engine and backend."""
 
@@ -73,7 +95,6 @@ class KernelBuilder:
         self.rate, self.cache, self.scale = rate, cache, scale
         self.hidden, self.expanded, self.build = hidden, expanded, build
         self.seen, self.parallel = seen, parallel
-        self.paths: dict[str, Paths] = {}
 
     def name_of(self, row: OperatorRow) -> str:
         """The operator's name, with the encoding behind it where the format mixes several."""
@@ -87,9 +108,7 @@ class KernelBuilder:
     def kernel(self, row: OperatorRow) -> Kernel:
         """One row as coefficients."""
         operator, count = row.operator, len(row.layers)
-        paths = self._paths(row)
-        work_copies = self.parallel.work_copies(row)
-        rates = () if paths is None else self._path_rates(paths, row, work_copies)
+        speeds = self._speeds(row)
         mixing, moe = operator.mixing, operator.moe
         weight_bytes: float = row.weight_bytes if moe is None else row.expert_bytes
         weight_copies, cache_copies = self.parallel.weight_copies(row), self.parallel.cache_copies(row)
@@ -117,14 +136,13 @@ class KernelBuilder:
             activation_bytes_per_token=count
             * self.parallel.activation_copies(row)
             * linear.activation_bytes(1, operator.inputs, operator.outputs, self.engine.activation_bytes),
-            floor_s=count * self.rate.floor_s(operator.kind, FEW),
-            floor_many_s=count * self.rate.floor_s(operator.kind, MANY),
-            sustained_bandwidth=self.device.memory_bandwidth_bytes_per_s
-            * self.rate.memory(operator.kind, row.encoding),
-            few_tokens_flop_per_s=self._few_tokens(row) / work_copies if rates else 0.0,
-            ideal_key="" if paths is None else paths.ideal_key,
-            ideal_flop_per_s=0.0 if paths is None else self.device.peak(paths.ideal_key) * self.device.clock_headroom,
-            paths=rates,
+            floor_s=count * speeds.floor_s,
+            floor_many_s=count * speeds.floor_many_s,
+            sustained_bandwidth=speeds.sustained_bandwidth,
+            few_tokens_flop_per_s=speeds.few_tokens_flop_per_s,
+            ideal_key=speeds.ideal_key,
+            ideal_flop_per_s=speeds.ideal_flop_per_s,
+            paths=speeds.paths,
             ranks=self.parallel.expert if operator.kind == "experts" else 1,
         )
 
@@ -133,16 +151,32 @@ class KernelBuilder:
         elements, waiting = recurrent.state_elements(mixer, self.hidden)
         return elements * self.engine.kv.state_bytes + waiting * self.engine.kv.conv_state_bytes
 
+    def _speeds(self, row: OperatorRow) -> Speeds:
+        """Speeds of an operator: the same for all of its kind and encoding, of whatever model."""
+        copies = self.parallel.work_copies(row)
+        names = self.name, self.build, self.cache.names, row.operator.kind, row.encoding, copies
+        return _speeds.of((self.backend, self.device, self.rate), names, lambda: self._look_up(row, copies))
+
+    def _look_up(self, row: OperatorRow, work_copies: float) -> Speeds:
+        device, rate, kind = self.device, self.rate, row.operator.kind
+        paths = self._paths(row)
+        rates = () if paths is None else self._path_rates(paths, row, work_copies)
+        return Speeds(
+            floor_s=rate.floor_s(kind, FEW),
+            floor_many_s=rate.floor_s(kind, MANY),
+            sustained_bandwidth=device.memory_bandwidth_bytes_per_s * rate.memory(kind, row.encoding),
+            few_tokens_flop_per_s=self._few_tokens(row) / work_copies if rates else 0.0,
+            ideal_key="" if paths is None else paths.ideal_key,
+            ideal_flop_per_s=0.0 if paths is None else device.peak(paths.ideal_key) * device.clock_headroom,
+            paths=rates,
+        )
+
     def _paths(self, row: OperatorRow) -> Paths | None:
         if row.operator.kind in ("attention", "recurrent"):
             return attention_paths(self.backend, self.device, self.cache.names, where=self.name, build=self.build)
         if row.encoding is None or row.operator.kind == "embedding":
             return None
-        if row.encoding not in self.paths:
-            self.paths[row.encoding] = weight_paths(
-                self.backend, self.device, row.encoding, where=self.name, build=self.build
-            )
-        return self.paths[row.encoding]
+        return weight_paths(self.backend, self.device, row.encoding, where=self.name, build=self.build)
 
     def _path_rates(self, paths: Paths, row: OperatorRow, work_copies: float) -> tuple[PathRate, ...]:
         kind, encoding = row.operator.kind, row.encoding

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rooflinellm._numeric import anywhere, ceil_div, every, minimum, round_up, where
+from rooflinellm._numeric import anywhere, ceil_div, every, maximum, minimum, round_up, where
 from rooflinellm.engine.plan import DeviceShare, Plan, Stage
 from rooflinellm.engine.workspace import workspace_bytes
 from rooflinellm.results import MemoryPlan, PlacedPart
@@ -125,6 +125,14 @@ def draft_bytes(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) 
 
 def usable_bytes(plan: Plan, stage: Stage) -> int | None:
     """What programs get of the memory of one device, of the host or of a drive; None where it is not known. [byte]"""
+    key = "usable", id(stage)  # a plan keeps its stages
+    if key not in plan.memo:
+        plan.memo[key] = _usable(plan, stage)
+    found: int | None = plan.memo[key]
+    return found
+
+
+def _usable(plan: Plan, stage: Stage) -> int | None:
     if stage.tier == "device":
         usable = usable_of_device(stage.device, plan.engine)
         return None if usable is None else usable * stage.team
@@ -146,27 +154,45 @@ def usable_of_device(device: HardwareSpec, engine: EngineSpec) -> int | None:
     return min(device.usable_bytes, int(device.memory_bytes * engine.workspace.memory_fraction))
 
 
-def _fit(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
-    """Whether every place holds its part; None where the memory of one that matters is not known.
+def _contents(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> list[tuple[Stage, DeviceShare, Held]]:
+    """What each place holds."""
+    return [
+        (stage, share, held(plan, stage, share, sequences, limit, allocation))
+        for stage in plan.stages
+        for share in stage.shares
+    ]
 
-    A host of unknown memory holds what is only looked up.
+
+def _shared_bytes(plan: Plan) -> int | None:
+    """Memory that devices share with their host; None where they do not, or where it is not known. [byte]"""
+    if "shared" not in plan.memo:
+        device = plan.system.device
+        size = device.memory_bytes if device.memory.unified else None
+        plan.memo["shared"] = None if size is None else size * plan.system.device_count // plan.parallel.replicas
+    found: int | None = plan.memo["shared"]
+    return found
+
+
+def _slack(plan: Plan, contents: Sequence[tuple[Stage, DeviceShare, Held]]) -> tuple[Any, bool]:
+    """The least room that any place has left, below 0 where something does not fit; and whether all places are known.
+
+    A host of unknown memory holds what is only looked up. [byte]
     """
-    fits: Any = True
-    unknown = False
+    slack: Any = None
+    known = True
     shared: Any = 0
-    for stage in plan.stages:
-        usable = usable_bytes(plan, stage)
-        for share in stage.shares:
-            total = held(plan, stage, share, sequences, limit, allocation).total
-            shared = shared + total
-            if usable is not None:
-                fits = fits & (total <= usable)
-            elif stage.tier == "device" or stage.kernels:
-                unknown = True
-    device = plan.system.device
-    if device.memory.unified and device.memory_bytes is not None:
-        fits = fits & (shared <= device.memory_bytes * plan.system.device_count // plan.parallel.replicas)
-    return None if unknown and every(fits) else fits
+    together = _shared_bytes(plan)
+    for stage, _, parts in contents:
+        usable, taken = usable_bytes(plan, stage), parts.total
+        shared = 0 if together is None else shared + taken
+        if usable is not None:
+            slack = usable - taken if slack is None else minimum(slack, usable - taken)
+        elif stage.tier == "device" or stage.kernels:
+            known = False
+    if together is not None:
+        left = together - shared
+        slack = left if slack is None else minimum(slack, left)
+    return 0 if slack is None else slack, known
 
 
 def fits_devices(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
@@ -211,7 +237,9 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
             tokens = occupied if cache.span is None else minimum(occupied, cache.span)
             filled = filled + cache.bytes_per_token * sequences * tokens
     replicas = plan.parallel.replicas
-    placement = tuple(_placed_parts(plan, sequences, limit, allocation)) * replicas
+    contents = _contents(plan, sequences, limit, allocation)
+    slack, known = _slack(plan, contents)
+    placement = tuple(_placed_parts(plan, contents)) * replicas
     if replicas > 1:
         alike = len(placement) // replicas
         placement = tuple(replace(part, device=f"{part.device}, copy {n // alike}") for n, part in enumerate(placement))
@@ -232,37 +260,36 @@ def memory_plan(plan: Plan, sequences: Any, limit: Any, occupied: Any, allocatio
         copied_weight_bytes=weights - plan.resident_weight_bytes,
         total_bytes=total,
         usable_bytes=_total_usable(plan),
-        fits=_fit(plan, sequences, limit, allocation),
+        fits=None if not known and every(slack >= 0) else slack >= 0,
         placement=placement,
         _largest_context=lambda: _largest_context(plan, sequences, allocation),
         _largest_batch=lambda: _largest_batch(plan, limit, allocation),
     )
 
 
-def _placed_parts(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Iterator[PlacedPart]:
+def _placed_parts(plan: Plan, contents: Sequence[tuple[Stage, DeviceShare, Held]]) -> Iterator[PlacedPart]:
     """What each device holds; those of a team equal parts of what the team does."""
-    for stage in plan.stages:
-        usable = usable_bytes(plan, stage)
-        names = iter(stage.names)
-        for share in stage.shares:
-            parts = held(plan, stage, share, sequences, limit, allocation)
-            for number in range(stage.team):
-                yield PlacedPart(
-                    device=next(names),
-                    tier=stage.tier,
-                    layers=share.layers,
-                    weight_bytes=_part(parts.weights, number, stage.team),
-                    kv_bytes=_part(parts.kv, number, stage.team),
-                    state_bytes=_part(parts.state, number, stage.team),
-                    workspace_bytes=_part(parts.workspace, number, stage.team),
-                    bytes=_part(parts.total, number, stage.team),
-                    usable_bytes=None if usable is None else usable // stage.team,
-                )
+    named: dict[int, Iterator[str]] = {}
+    for stage, share, parts in contents:
+        usable, whole = usable_bytes(plan, stage), parts.total
+        names = named.setdefault(id(stage), iter(stage.names))
+        for number in range(stage.team):
+            yield PlacedPart(
+                device=next(names),
+                tier=stage.tier,
+                layers=share.layers,
+                weight_bytes=_part(parts.weights, number, stage.team),
+                kv_bytes=_part(parts.kv, number, stage.team),
+                state_bytes=_part(parts.state, number, stage.team),
+                workspace_bytes=_part(parts.workspace, number, stage.team),
+                bytes=_part(whole, number, stage.team),
+                usable_bytes=None if usable is None else usable // stage.team,
+            )
 
 
 def _part(count: Any, number: int, parts: int) -> Any:
     """One of equal parts, so that all of them add up to the count. [byte]"""
-    return count * (number + 1) // parts - count * number // parts
+    return count if parts == 1 else count * (number + 1) // parts - count * number // parts
 
 
 def _total_usable(plan: Plan) -> int | None:
@@ -288,7 +315,9 @@ def _largest_context(plan: Plan, sequences: Any, allocation: Allocation) -> Any:
         return None
     block, most = plan.engine.kv.block_tokens, plan.model.max_context_tokens
     blocks = _largest(
-        lambda count: _holds(plan, sequences, count * block, allocation), ceil_div(most, block), sequences
+        lambda count: _slack(plan, _contents(plan, sequences, count * block, allocation))[0],
+        ceil_div(most, block),
+        sequences,
     )
     return minimum(blocks * block, most)
 
@@ -297,21 +326,32 @@ def _largest_batch(plan: Plan, limit: Any, allocation: Allocation) -> Any:
     if not _known(plan):
         return None
     return plan.parallel.replicas * _largest(
-        lambda count: _holds(plan, count, limit, allocation), LARGEST_BATCH // plan.parallel.replicas, limit
+        lambda count: _slack(plan, _contents(plan, count, limit, allocation))[0],
+        LARGEST_BATCH // plan.parallel.replicas,
+        limit,
     )
 
 
-def _holds(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Any:
-    """Whether it fits as far as is known."""
-    fits = _fit(plan, sequences, limit, allocation)
-    return True if fits is None else fits
+def _largest(slack: Callable[[Any], Any], most: int, like: Any) -> Any:
+    """The largest count up to `most` for which the slack is not below 0; 0 where not even 1 has any.
 
-
-def _largest(fits: Any, most: int, like: Any) -> Any:
-    """The largest count up to `most` for which `fits` holds, by bisection; 0 where not even 1 does."""
+    The slack falls with the count, nearly in proportion: the first steps go to where a straight line would cross 0, the
+    later ones halve what is left in turn with that.
+    """
     low, high = 0 * like, 0 * like + most
-    while anywhere(low < high):
-        middle = (low + high + 1) // 2
-        good = fits(middle)
-        low, high = where(good, middle, low), where(good, high, middle - 1)
+    above, below = slack(low), slack(high)
+    low, high = where(below >= 0, most, low), where(below >= 0, most + 1, high)
+    high = where(above < 0, low + 1, high)
+    step = 0
+    while anywhere(high - low > 1):
+        step += 1
+        guess = (low + high) // 2
+        if step <= 3 or step % 2:
+            guess = low + (high - low) * maximum(above, 0) // maximum(above - below, 1)
+            guess = minimum(maximum(guess, low + 1), high - 1)
+        open_ = high - low > 1
+        left = slack(where(open_, guess, low))
+        good, bad = open_ & (left >= 0), open_ & (left < 0)
+        low, above = where(good, guess, low), where(good, left, above)
+        high, below = where(bad, guess, high), where(bad, left, below)
     return low

@@ -161,7 +161,7 @@ class Parallel:
 
     def _held(self, operator: Operator) -> float:
         """How often the devices of one copy hold and multiply an operator's matrices between them. [-]"""
-        if operator.kind == "experts":
+        if operator.kind == "experts" or self.tensor == 1:
             return 1
         if operator.kv_share is not None:
             kv_heads, share = operator.kv_share

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rooflinellm._numeric import divide, largest, maximum, minimum, most, where
+from rooflinellm._numeric import divide, is_array, largest, maximum, minimum, most, total, where
 from rooflinellm.efficiency.rates import FEW_TOKENS
 from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work, expect, ideal_memory_s, moved_bytes, work
 from rooflinellm.engine.parallel import collectives_s, least_collectives_s
@@ -40,6 +40,8 @@ class StageTime:
         Least time of what must be copied. [s]
     expected_s, floor_s : array_like
         Expected time of all its operators, and the floors in it. [s]
+    flops, read_bytes : array_like
+        Of all its operators, at least. [FLOP], [byte]
     """
 
     stage: Stage
@@ -51,6 +53,8 @@ class StageTime:
     link_s: Any
     expected_s: Any
     floor_s: Any
+    flops: Any
+    read_bytes: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,32 +124,35 @@ def phase_time(
     stages = tuple(
         _stage_time(stage, ideal_passes, expected_passes, skew, overlap) for stage in plan.stages if stage.kernels
     )
-    flops: Any = sum(item.flops for stage in stages for item in stage.works)
-    read: Any = sum(item.read_bytes for stage in stages for item in stage.works)
-    compute: Any = sum(stage.compute_s for stage in stages)
-    memory: Any = sum(stage.memory_s for stage in stages)
+    compute: Any = total(stage.compute_s for stage in stages)
+    memory: Any = total(stage.memory_s for stage in stages)
     # Groups of layers that work side by side tell one another side by side as well.
     told = least_collectives_s(plan.collectives, ideal_passes.packed) / where(in_turn, 1, plan.parallel.pipeline)
     link: Any = maximum(most(stage.link_s for stage in stages), told)
-    serial: Any = sum(maximum(stage.compute_s, stage.memory_s) for stage in stages)
-    ideal = maximum(where(in_turn, serial, _together(stages)), link)
-    total: Any = sum(stage.expected_s for stage in stages)
-    slowest = most(stage.expected_s / stage.stage.machine.devices for stage in stages)
-    scale = divide(total, (total + (in_flight - 1) * slowest) / in_flight, empty=1.0)
+    serial: Any = total(maximum(stage.compute_s, stage.memory_s) for stage in stages)
+    alone = len(stages) == 1 and stages[0].stage.tier == "device" and stages[0].stage.machine.devices == 1
+    ideal = maximum(serial if alone else where(in_turn, serial, _together(stages)), link)
+    work: Any = total(stage.expected_s for stage in stages)
+    floor: Any = total(stage.floor_s for stage in stages)
+    scale: Any = 1.0
+    if is_array(in_flight) or in_flight != 1:
+        slowest = most(stage.expected_s / stage.stage.machine.devices for stage in stages)
+        scale = divide(work, (work + (in_flight - 1) * slowest) / in_flight, empty=1.0)
+        work, floor = work / scale, floor / scale
     crossing = sum_crossings(plan.crossings, expected_passes.packed)
     crossing = crossing + collectives_s(plan.collectives, expected_passes.packed) / scale
     # Sustained rates are never above printed ones, so this only mends the last bit of a floating-point sum.
-    expected = maximum(total / scale + crossing, ideal)
+    expected = maximum(total((work, crossing)), ideal)
     return PhaseTime(
         ideal_s=ideal,
         expected_s=expected,
-        floor_s=sum(stage.floor_s for stage in stages) / scale,
+        floor_s=floor,
         crossing_s=crossing,
         compute_s=compute,
         memory_s=memory,
         link_s=link,
-        flops=flops,
-        read_bytes=read,
+        flops=total(stage.flops for stage in stages),
+        read_bytes=total(stage.read_bytes for stage in stages),
         stages=stages,
         expected_scale=scale,
         ideal_scale=where(in_turn, 1, plan.main.machine.devices),
@@ -168,11 +175,11 @@ def prefill_interval(plan: Plan, time: PhaseTime) -> Any:
 
 
 def _spread(time: PhaseTime, plan: Plan, factor: Callable[[Stage], Any]) -> Any:
-    total: Any = sum(stage.expected_s for stage in time.stages)
     spread: Any = 1.0 if len(time.stages) > 1 else factor(time.stages[0].stage if time.stages else plan.main)
     if len(time.stages) > 1:
+        whole = total(stage.expected_s for stage in time.stages)
         for stage in time.stages:
-            spread = spread * factor(stage.stage) ** divide(stage.expected_s, total)
+            spread = spread * factor(stage.stage) ** divide(stage.expected_s, whole)
     return most([spread, *(stage.stage.spill.spread for stage in time.stages if stage.stage.spill is not None)])
 
 
@@ -197,53 +204,56 @@ def _together(stages: Sequence[StageTime]) -> Any:
 
 
 def _stage_time(stage: Stage, ideal_passes: Passes, expected_passes: Passes, skew: Any, overlap: Overlap) -> StageTime:
-    works = tuple(work(kernel, ideal_passes) for kernel in stage.kernels)
+    works = tuple([work(kernel, ideal_passes) for kernel in stage.kernels])
+    flops, reads = zip(*works, strict=True)
     streamed = stage.stream is not None and stage.stream.from_tokens == 0
     moved = stage.stream.kernels if stage.stream is not None else (None,) * len(stage.kernels)
-    copied: Any = sum(
-        item.read_bytes for item, kernel in zip(works, moved, strict=True) if streamed and kernel is not None
-    )
+    copied: Any = 0
+    if streamed:
+        copied = total(item.read_bytes for item, kernel in zip(works, moved, strict=True) if kernel is not None)
     # What a drive delivers lands in memory and is read there; what a device fetches it may take as it arrives.
-    read: Any = sum(item.read_bytes for item in works) - (copied if stage.tier == "host" else 0)
+    moving: Any = total(reads)
+    read = moving - copied if stage.tier == "host" else moving
     if stage.spill is not None:
         expectations = tuple(_paged(kernel, stage.spill, expected_passes, skew) for kernel in stage.kernels)
     elif stage.stream is None:
-        expectations = tuple(expect(kernel, expected_passes, skew) for kernel in stage.kernels)
+        expectations = tuple([expect(kernel, expected_passes, skew) for kernel in stage.kernels])
     else:
         expectations = tuple(
             _streamed(kernel, there, stage.stream, expected_passes, skew)
             for kernel, there in zip(stage.kernels, moved, strict=True)
         )
-    floor: Any = sum(item.floor_s for item in expectations)
+    columns = Expectation(*zip(*expectations, strict=True))
+    floor: Any = total(columns.floor_s)
     return StageTime(
         stage=stage,
         works=works,
         expectations=expectations,
         compute_s=_least_compute_s(stage.kernels, works) if stage.bounded else 0.0,
         memory_s=ideal_memory_s(read, ideal_passes.count, stage.machine, stage.machine.devices),
-        moved_compute_s=_least_compute_s(moved, works),
+        moved_compute_s=0.0 if stage.stream is None else _least_compute_s(moved, works),
         link_s=copied / stage.stream.link.bandwidth if stage.stream is not None else 0.0,
-        expected_s=floor + _busy_s(expectations, overlap),
+        expected_s=floor + _busy_s(columns, overlap),
         floor_s=floor,
+        flops=total(flops),
+        read_bytes=moving,
     )
 
 
 def _least_compute_s(kernels: Sequence[Kernel | None], works: Sequence[Work]) -> Any:
     """Time of some work at the fastest peaks its operators may use. [s]"""
-    total: Any = 0.0
+    groups: dict[str, tuple[Any, list[Any]]] = {}
     for kernel, item in zip(kernels, works, strict=True):
         if kernel is not None and kernel.ideal_key:
-            total = total + item.flops / kernel.ideal_flop_per_s
-    return total
+            groups.setdefault(kernel.ideal_key, (kernel.ideal_flop_per_s, []))[1].append(item.flops)
+    return total(total(flops) / rate for rate, flops in groups.values())
 
 
-def _busy_s(expectations: Sequence[Expectation], overlap: Overlap) -> Any:
-    """Time of operators beside their floors, by what may overlap. [s]"""
+def _busy_s(columns: Expectation, overlap: Overlap) -> Any:
+    """Time of operators beside their floors, by what may overlap; the columns hold a value of each. [s]"""
     if overlap == "operator":
-        return sum(item.busy_s for item in expectations)
-    memory: Any = sum(item.memory_s for item in expectations)
-    compute: Any = sum(item.compute_s for item in expectations)
-    link: Any = sum(item.link_s for item in expectations)
+        return total(columns.busy_s)
+    memory, compute, link = total(columns.memory_s), total(columns.compute_s), total(columns.link_s)
     return memory + compute + link if overlap == "none" else most((memory, compute, link))
 
 
@@ -255,7 +265,7 @@ def _streamed(kernel: Kernel, there: Kernel | None, stream: Stream, passes: Pass
     """
     if there is None:
         return expect(kernel, passes, skew)
-    total = Expectation(0.0, 0.0, 0.0, 0.0)
+    summed = Expectation(0.0, 0.0, 0.0, 0.0)
     least = stream.from_tokens_of_experts if kernel.kind == "experts" else stream.from_tokens
     for one in passes.each():
         (packed,) = one.packed
@@ -264,16 +274,16 @@ def _streamed(kernel: Kernel, there: Kernel | None, stream: Stream, passes: Pass
         copy = copied / stream.link.sustained_bandwidth + launches * stream.link.latency_s
         far = expect(there, one, skew)
         busy = maximum(far.busy_s, copy) if stream.overlapped else far.busy_s + copy
-        far = replace(far, busy_s=busy, link_s=copy)
+        far = far._replace(busy_s=busy, link_s=copy)
         near = expect(kernel, one, skew) if least else far
         copies = packed.tokens >= least
-        total = Expectation(
+        summed = Expectation(
             *(
-                getattr(total, name) + where(copies, getattr(far, name), getattr(near, name))
+                getattr(summed, name) + where(copies, getattr(far, name), getattr(near, name))
                 for name in ("floor_s", "memory_s", "compute_s", "busy_s", "link_s")
             )
         )
-    return total
+    return summed
 
 
 def _paged(kernel: Kernel, spill: Spill, passes: Passes, skew: Any) -> Expectation:
@@ -296,7 +306,7 @@ def _paged(kernel: Kernel, spill: Spill, passes: Passes, skew: Any) -> Expectati
         activations = packed.passes * packed.tokens * kernel.activation_bytes_per_token
         crossed = crossed + content + state + spill.workspace * reads * activations
     link = crossed / spill.link.sustained_bandwidth
-    return replace(own, busy_s=own.busy_s + link, link_s=link)
+    return own._replace(busy_s=own.busy_s + link, link_s=link)
 
 
 def _copied_bytes(kernel: Kernel, passes: Passes, skew: Any) -> Any:
@@ -309,9 +319,9 @@ def _copied_bytes(kernel: Kernel, passes: Passes, skew: Any) -> Any:
 
 def sum_crossings(crossings: Sequence[Crossing], runs: Sequence[Run]) -> Any:
     """Expected time of activations between places over some passes. [s]"""
-    total: Any = 0.0
+    seconds: Any = 0.0
     for crossing in crossings:
         for run in runs:
             each = crossing.link.latency_s + run.tokens * crossing.bytes_per_token / crossing.link.sustained_bandwidth
-            total = total + run.passes * crossing.count * each
-    return total
+            seconds = seconds + run.passes * crossing.count * each
+    return seconds

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import cached_property
+from itertools import accumulate, pairwise
 
 from rooflinellm.engine.layout import OUTSIDE_LAYERS, Layout, OperatorRow
 from rooflinellm.engine.plan import Cache, DeviceShare, Kernel, Tier
@@ -67,7 +68,7 @@ class Offload:
         return self.gpu_layers is not None or self.cpu_moe_layers > 0 or self.cache_on_host
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Placement:
     """The place of each part, as an index into `places`.
 
@@ -89,8 +90,16 @@ class Placement:
     caches: tuple[int, ...]
     embedding: int
 
+    @cached_property
+    def only(self) -> int | None:
+        """The place where everything runs; None where there are several."""
+        used = {*self.layers, *self.experts, *self.caches}
+        return self.layers[0] if len(used) == 1 else None
+
     def runs(self, row: OperatorRow) -> tuple[int, ...]:
         """The place where an operator runs, in each of its layers; a lookup counts with the layer behind it."""
+        if self.only is not None:
+            return (self.only,) * len(row.layers)
         kind = row.operator.kind
         by_layer = self.experts if kind == "experts" else self.caches if kind in CACHED else self.layers
         outside = self.layers[0] if kind == "embedding" else self.layers[-1]
@@ -104,6 +113,8 @@ class Placement:
 
     def rows_at(self, layout: Layout, places: Container[int]) -> list[OperatorRow]:
         """The operators that run at some places."""
+        if self.only is not None:
+            return list(layout.rows) if self.only in places else []
         found = []
         for row in layout.rows:
             held = {layer for layer, place in zip(row.layers, self.runs(row), strict=True) if place in places}
@@ -174,13 +185,11 @@ def place(
     total = sum(parts)
     ends = [math.ceil(round(upto / total * here, 9)) for upto in accumulate(parts)]
     start = max((layers if head_last else whole) - here, 0)
-    by_layer: list[int] = []
     outside = -1 if host is None else host
-    for layer in range(whole):
-        if layer < start or layer - start >= here:
-            by_layer.append(outside)
-        else:
-            by_layer.append(devices[next(index for index, end in enumerate(ends) if layer - start < end)])
+    by_layer = [outside] * start
+    for device, (begin, end) in zip(devices, pairwise((0, *ends)), strict=True):
+        by_layer += [device] * (end - begin)
+    by_layer += [outside] * (whole - len(by_layer))
     experts = [outside if layer < offload.cpu_moe_layers else by_layer[layer] for layer in range(layers)]
     caches = by_layer[:layers]
     if offload.cache_on_host:
@@ -241,7 +250,11 @@ def shares(
     copied = [0.0] * len(placement.places)
     for row in layout.rows:
         more = copies(row) - 1
-        for size, index in zip(row.bytes_by_layer, placement.holds(row), strict=True):
+        holds = placement.holds(row)
+        parts = zip(row.bytes_by_layer, holds, strict=True)
+        if holds.count(holds[0]) == len(holds):
+            parts = zip((row.weight_bytes,), holds[:1], strict=True)
+        for size, index in parts:
             weights[index] += size
             if placement.places[index].tier == "device":
                 copied[index] += size * more

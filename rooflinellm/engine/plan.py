@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from rooflinellm._numeric import where
@@ -294,7 +295,7 @@ class Spill:
         return where(self.workspace + self.state + self.cache + self.weights > 0, PAGING_SPREAD, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stage:
     """Equal devices in a row, or the host, with the part of the model that lies there.
 
@@ -339,7 +340,7 @@ class Stage:
     paging: Link | None = None
     spill: Spill | None = None
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """What its devices are called in tables."""
         if self.tier != "device":
@@ -370,7 +371,7 @@ class Drafter:
     separate: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """One model in one format on one system under one engine.
 
@@ -405,12 +406,12 @@ class Plan:
         """The engine's rules for that device."""
         return self.engine.backends[self.main.backend_name]
 
-    @property
+    @cached_property
     def engine_name(self) -> str:
         """Engine, backend and, where one was asked for, the build's date: ``llama.cpp:cuda@2024-05``."""
         return f"{self.engine.id}:{self.main.backend_name}{'' if self.build is None else f'@{self.build}'}"
 
-    @property
+    @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
         """The operators of all stages."""
         return tuple(kernel for stage in self.stages for kernel in stage.kernels)
@@ -420,17 +421,17 @@ class Plan:
         """Efficiencies of what the engine runs on."""
         return self.main.rates
 
-    @property
-    def _running(self) -> tuple[Stage, ...]:
-        """The stages that have something to do."""
-        return tuple(stage for stage in self.stages if stage.kernels)
+    @cached_property
+    def memo(self) -> dict[Any, Any]:
+        """What others work out of the plan alone, by what they call it."""
+        return {}
 
-    @property
+    @cached_property
     def device_count(self) -> int:
         """Devices that compute one after the other, without the host; a team of devices is one. [-]"""
         return sum(stage.machine.devices for stage in self.stages if stage.tier == "device")
 
-    @property
+    @cached_property
     def placed_elsewhere(self) -> bool:
         """Whether the host or a drive takes part in a pass, beyond looking up embeddings."""
         return any(

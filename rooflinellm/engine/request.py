@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm import metrics, roofline
-from rooflinellm._numeric import ceil_div, divide, maximum, minimum, most, where
+from rooflinellm._numeric import ceil_div, divide, is_array, maximum, minimum, most, where
 from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work
 from rooflinellm.engine.phases import PhaseTime, StageTime, phase_time
 from rooflinellm.engine.plan import Kernel, Plan
 from rooflinellm.operators.experts import MEASURED_SKEW
-from rooflinellm.results import OperatorCost, Phase, PlaceCost, Prediction
+from rooflinellm.results import OperatorCost, Phase, PlaceCost, Prediction, Ratios
 from rooflinellm.roofline import Overlap
 
 
@@ -84,10 +84,8 @@ class Request:
         if chunk is None:
             whole = (Run(sequences, new, where(new > 0, 1, 0), cached),)
             return Passes(whole, whole)
-        alone = _chunks(1, new, chunk, cached)
-        by_sequence = tuple(replace(run, sequences=sequences) for run in alone)
-        packed = _chunks(1, sequences * new, chunk, cached)
-        return Passes((packed[0], replace(packed[1], logits=sequences)), by_sequence)
+        packed = _chunks(1, sequences * new, chunk, cached, logits=sequences)
+        return Passes(packed, _chunks(sequences, new, chunk, cached))
 
     def decode_passes(self, steps: Any) -> Passes:
         """Decode as one-token passes."""
@@ -95,13 +93,13 @@ class Request:
         return Passes(runs, runs)
 
 
-def _chunks(sequences: Any, new: Any, chunk: Any, cached: Any) -> tuple[Run, Run]:
+def _chunks(sequences: Any, new: Any, chunk: Any, cached: Any, logits: Any = 1) -> tuple[Run, Run]:
     """Full chunks without logits, and the last one with."""
     before = maximum(ceil_div(new, chunk) - 1, 0)
     done = before * chunk
     return (
         Run(sequences, chunk, before, cached, logits=0),
-        Run(sequences, new - done, where(new > 0, 1, 0), cached + done),
+        Run(sequences, new - done, where(new > 0, 1, 0), cached + done, logits),
     )
 
 
@@ -198,22 +196,30 @@ def phase(
     Phase
     """
     rate = rate_prediction(tokens, rate_time)
-    peak = divide(time.flops, _advertised_compute_s(time))
+    alone = not is_array(copies) and copies == 1
     return Phase(
         name=name,
         tokens_per_s=rate,
         aggregate_tokens_per_s=rate.scaled(sequences),
         time_s=shown,
-        flops=time.flops * copies,
-        read_bytes=time.read_bytes * copies,
+        flops=time.flops if alone else time.flops * copies,
+        read_bytes=time.read_bytes if alone else time.read_bytes * copies,
         bound=_bound(time, time.expected_s),
+        _ratios=lambda: _ratios(plan, time),
+        _operators=lambda: tuple(_rows(plan, time, copies)),
+        _by_place=lambda: tuple(_places(plan, time, copies)),
+    )
+
+
+def _ratios(plan: Plan, time: PhaseTime) -> Ratios:
+    """Quotients of the totals, at the peaks of the advertised clocks."""
+    peak = divide(time.flops, _advertised_compute_s(time))
+    return Ratios(
         arithmetic_intensity=divide(time.flops, time.read_bytes),
         ridge_point=roofline.ridge_point(peak, _bandwidth(time, plan)),
         peak_flop_per_s=peak,
         mfu=metrics.mfu(time.flops, time.expected_s, _total_peak(time)),
         mbu=metrics.mbu(time.read_bytes, time.expected_s, _total_bandwidth(time)),
-        _operators=lambda: tuple(_rows(plan, time, copies)),
-        _by_place=lambda: tuple(_places(plan, time, copies)),
     )
 
 
@@ -251,7 +257,7 @@ def _places(plan: Plan, time: PhaseTime, copies: Any) -> Iterator[PlaceCost]:
     done = {id(each.stage): each for each in time.stages}
     for stage in plan.stages:
         own = done.get(id(stage))
-        read: Any = 0 if own is None else sum(item.read_bytes for item in own.works)
+        read: Any = 0 if own is None else own.read_bytes
         seconds: Any = 0.0 if own is None else own.expected_s / time.expected_scale
         alike = len(stage.shares) * stage.team * (plan.parallel.replicas if stage.tier == "device" else 1)
         yield PlaceCost(
@@ -309,7 +315,7 @@ def _bandwidth(time: PhaseTime, plan: Plan) -> Any:
     read: Any = 0.0
     seconds: Any = 0.0
     for stage in time.stages:
-        here: Any = sum(item.read_bytes for item in stage.works)
+        here = stage.read_bytes
         read, seconds = read + here, seconds + here / stage.stage.machine.bandwidth
     return divide(read, seconds, empty=1.0)
 
@@ -348,10 +354,12 @@ def _operator_cost(
 
 def _bound(time: PhaseTime | Expectation, total: Any) -> Any:
     """The roofline's verdict, or ``overhead`` where floors are more than half of the total time [s]."""
-    verdict = roofline.bound(time.compute_s, time.memory_s, time.link_s)
-    return where(time.floor_s > total / 2, "overhead", verdict)
+    return roofline.bound(time.compute_s, time.memory_s, time.link_s, overhead=time.floor_s > total / 2)
 
 
 def path_key(kernel: Kernel, tokens: int) -> str:
     """The peak an operator is expected to compute at in a pass of so many tokens; empty where it multiplies nothing."""
-    return next((path.key for path in reversed(kernel.paths) if tokens >= path.min_tokens), "")
+    for path in reversed(kernel.paths):
+        if tokens >= path.min_tokens:
+            return path.key
+    return ""

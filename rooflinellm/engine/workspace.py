@@ -56,20 +56,29 @@ def workspace_bytes(plan: Plan, sequences: Any, limit: Any, chunk: int, stage: S
     ----------
     The engines' files name the logs and the source that each rule was checked on.
     """
-    model, engine, rules = plan.model, plan.engine, plan.engine.workspace
     stage = stage or plan.main
+    key = "workspace", id(stage), chunk  # a plan keeps its stages
+    if key not in plan.memo:
+        plan.memo[key] = _terms(plan, chunk, stage)
+    fixed, token, logits = plan.memo[key]
+    return fixed + token * minimum(chunk, limit) + logits * sequences if token or logits else fixed
+
+
+def _terms(plan: Plan, chunk: int, stage: Stage) -> tuple[int, int, int]:
+    """What a workspace takes whatever the request, for each token that passes, and for each sequence. [byte]"""
+    model, engine, rules = plan.model, plan.engine, plan.engine.workspace
     room = batch_limits(engine, stage.device).sequences
     fixed = runtime_bytes(plan, stage)
     if rules.rule == "llama.cpp":
         widest = max(model.vocabulary + model.hidden, 2 * plan.widest_features)
-        return fixed + chunk * FLOAT_BYTES * widest
+        return fixed + chunk * FLOAT_BYTES * widest, 0, 0
     if rules.rule == "reserved":
-        return fixed + round((chunk * rules.mib_per_token + room * rules.mib_per_sequence) * units.MIB)
+        return fixed + round((chunk * rules.mib_per_token + room * rules.mib_per_sequence) * units.MIB), 0, 0
     token = round(rules.copies * engine.activation_bytes * plan.widest_features)
     logits = round(rules.logit_bytes * model.vocabulary)
     if rules.rule == "activations":
-        return fixed + token * minimum(chunk, limit) + logits * sequences
-    return fixed + max(token * chunk, logits * room)
+        return fixed, token, logits
+    return fixed + max(token * chunk, logits * room), 0, 0
 
 
 def runtime_bytes(plan: Plan, stage: Stage) -> int:

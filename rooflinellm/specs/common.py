@@ -80,17 +80,19 @@ class Entry(Spec):
         return self
 
 
-_PLAIN = (str, int, float)
-"""What most fields hold; asking whether something is a model takes longer."""
+_PLAIN = frozenset({type(None), int, float, bool})
+"""What many fields hold; asking whether something is a model takes longer."""
 
 
 def cited_sources(spec: BaseModel) -> list[str]:
     """Every source key that a specification cites, in its nested values too, in the order of the fields."""
     found: list[str] = []
     for name, value in vars(spec).items():
-        if value is None or isinstance(value, _PLAIN):
-            if name == "source" and isinstance(value, str):
+        if isinstance(value, str):
+            if name == "source":
                 found.append(value)
+            continue
+        if type(value) in _PLAIN:
             continue
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, BaseModel):
