@@ -22,6 +22,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rooflinellm._files import write_whole
 from rooflinellm.errors import InvalidRequest
 
 INK = "#222222"
@@ -148,12 +149,15 @@ def save(chart: Axes | Figure, path: str | os.PathLike[str], *, dpi: float = RES
     Raises
     ------
     InvalidRequest
-        Another ending.
+        Another ending, or a file that cannot be written.
     """
     kind = Path(path).suffix.lower().lstrip(".")
     if kind not in ("png", "svg", "pdf"):
         raise InvalidRequest(f"'{kind}' is not one of png, svg, pdf", where="path")
-    _write(chart, path, kind, dpi)
+    try:
+        write_whole(path, lambda file: _write(chart, file, kind, dpi))
+    except OSError as error:
+        raise InvalidRequest(f"cannot write: {error.strerror or error}", where="path") from error
 
 
 def svg_text(chart: Axes | Figure) -> str:

@@ -7,10 +7,11 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from rooflinellm._files import write_whole
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import count
 from rooflinellm.api.compare import PROMPTS, Comparison, compare
@@ -133,7 +134,7 @@ def write_files(texts: dict[Path, str], *, force: bool = False) -> None:
             )
     for file, text in texts.items():
         try:
-            file.write_text(text, encoding="utf-8", newline="\n")
+            write_whole(file, partial(Path.write_text, data=text, encoding="utf-8", newline="\n"))
         except OSError as error:
             raise InvalidRequest(f"cannot write '{file}': {error.strerror or error}", where="path") from error
 
