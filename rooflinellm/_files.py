@@ -30,8 +30,8 @@ def write_whole(target: str | os.PathLike[str], save: Callable[[Path], object]) 
         It cannot be written; nothing is left then, and what was there stays.
     """
     target = Path(os.path.realpath(target))
-    there = target.exists()
-    if there and not target.is_file():
+    there = os.path.exists(target)
+    if there and not os.path.isfile(target):
         save(target)
         return
     own = f"{os.getpid()}-{threading.get_ident():x}"

@@ -166,8 +166,8 @@ def read_text(file: Path | Traversable, *, max_bytes: int = MAX_FILE_BYTES) -> s
             data = stream.read(min(READ_BYTES, max_bytes + 1))
             if len(data) == READ_BYTES:
                 data += stream.read(max_bytes + 1 - READ_BYTES)
-    except OSError as error:
-        raise UnreadableFile(error.strerror or str(error), where=str(file)) from error
+    except (OSError, ValueError) as error:  # the latter of a path with a NUL
+        raise UnreadableFile(getattr(error, "strerror", None) or str(error), where=str(file)) from error
     if len(data) > max_bytes:
         raise UnreadableFile(f"the file is larger than {max_bytes:,} bytes", where=str(file))
     try:

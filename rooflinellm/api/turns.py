@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from rooflinellm import _yaml
 from rooflinellm._numeric import is_array
 from rooflinellm.api.arguments import count
 from rooflinellm.api.estimate import MAX_TOKENS
@@ -93,23 +94,20 @@ def read_turns(path: str | os.PathLike[str]) -> list[Turn]:
     InvalidRequest
         As `prefix_cache`.
     """
-    file = Path(path).expanduser()
+    file = Path(os.path.expanduser(path))
     listed = file.suffix.lower() == ".json"
+    text = _yaml.read_text(file, max_bytes=LARGEST_FILE)
     try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise UnreadableFile(error.strerror or str(error), where=str(path)) from error
-    if len(content) > LARGEST_FILE:
-        raise UnreadableFile(f"more than {LARGEST_FILE:,} bytes", where=str(path))
-    try:
-        text = content.decode("utf-8-sig")
         turns = json.loads(text) if listed else None
     except (ValueError, RecursionError) as error:
-        raise UnreadableFile(f"no {'JSON' if listed else 'CSV'} in UTF-8: {error}", where=str(path)) from error
+        raise UnreadableFile(f"no JSON: {error}", where=str(path)) from error
     if listed:
         return checked_turns(turns)
     rows = csv.DictReader(text.splitlines())
-    return checked_turns([_numbers(row, f"{path}, line {rows.line_num}") for row in rows])
+    try:
+        return checked_turns([_numbers(row, f"{path}, line {rows.line_num}") for row in rows])
+    except csv.Error as error:
+        raise UnreadableFile(f"no CSV: {error}", where=str(path)) from error
 
 
 def _numbers(row: Mapping[str | None, Any], where: str) -> dict[str, int]:

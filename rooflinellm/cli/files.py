@@ -32,11 +32,11 @@ def target_of(path: str, option: str, endings: tuple[str, ...] = ()) -> Path:
     from rooflinellm.errors import InvalidRequest
 
     target = Path(os.path.expanduser(path))
-    if target.is_dir():
+    if os.path.isdir(target):
         raise InvalidRequest(f"'{path}' is a folder", where=option)
     if endings and target.suffix.lower() not in endings:
         raise InvalidRequest(f"'{target.name}' ends in none of {', '.join(endings)}", where=option)
-    if not target.parent.is_dir():
+    if not os.path.isdir(target.parent):
         raise InvalidRequest(f"'{path}' would lie in '{target.parent}', which is no folder", where=option)
     if not os.access(target.parent, os.W_OK):
         raise InvalidRequest(f"'{path}' would lie in '{target.parent}', which is not yours to write in", where=option)

@@ -176,7 +176,7 @@ class _Importer:
             self._outside(norm)
         return ModelEntry(
             id=slug(stem),
-            name=name or stem,
+            name="".join(filter(str.isprintable, name or stem)) or slug(stem),
             family=slug(self.keys.architecture),
             license=self.keys.text("general.license"),
             hidden=self.hidden,

@@ -293,7 +293,7 @@ class _Drawing:
             axis.set_minor_formatter(NullFormatter())
         ax.set_xlabel("Arithmetic intensity [FLOP/byte]", fontsize=9.5, color=style.INK)
         ax.set_ylabel("Compute rate [TFLOP/s]", fontsize=9.5, color=style.INK)
-        ax.set_title(words.title(self.devices), loc="left", fontsize=10.5, color=style.INK, wrap=True, parse_math=False)
+        style.set_title(ax, words.title(self.devices))
         ax.set_gid("rooflinellm-roofline")
         style.frame(ax)
 

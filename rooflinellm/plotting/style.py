@@ -132,6 +132,15 @@ def describe(ax: Axes) -> str:
     return text
 
 
+def set_title(ax: Axes, text: str, *, fontsize: float = 10.5, **others: Any) -> None:
+    """Give axes a title on the left, wrapped where it is long.
+
+    Wrapping measures lines as formulas whatever `parse_math` says, and fails on what is none: a text with dollar signs
+    stays on its line.
+    """
+    ax.set_title(text, loc="left", fontsize=fontsize, color=INK, wrap="$" not in text, parse_math=False, **others)
+
+
 def save(chart: Axes | Figure, path: str | os.PathLike[str], *, dpi: float = RESOLUTION_DPI) -> None:
     """Write a chart to a file, with its description inside; a chart made anew gives the same bytes.
 

@@ -142,7 +142,7 @@ class _Drawing:
         room = room_for(self.ax, max(map(len, names)), self.size)
         set_up_x(self.ax, self.x, np.concatenate([x_values(each) for each in self.lines]), room=room)
         self.logarithmic = set_up_rates(self.ax.yaxis, shown, Y_WORDS[self.y])
-        self.ax.set_title(sweep_title(sweep), loc="left", fontsize=10.5, color=style.INK, wrap=True, parse_math=False)
+        style.set_title(self.ax, sweep_title(sweep))
         self.ax.set_gid("rooflinellm-sweep")
         style.frame(self.ax)
         self.layer = LabelLayer(self.ax)

@@ -128,7 +128,7 @@ class Report:
 def write_files(texts: dict[Path, str], *, force: bool = False) -> None:
     """Write several files, or none where one of them is there and may not be replaced; errors as in `Report.save`."""
     for file in texts:
-        if file.exists() and not force:
+        if os.path.exists(file) and not force:
             raise InvalidRequest(
                 f"'{file}' is there already", where="path", next_step="Name another file, or say force=True."
             )

@@ -7,7 +7,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rooflinellm import _yaml
 from rooflinellm.errors import InvalidSpec
@@ -16,6 +16,16 @@ Evidence = Literal["datasheet", "whitepaper", "measured", "third_party", "derive
 """How a value is known, from the maker's own figure down to a recollection that nobody has checked."""
 
 Identifier = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:[-._+][a-z0-9]+)*$", max_length=100)]
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("holds a line break or a control character")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_printable)]
+"""What charts and terminals show; a control character in it would be obeyed."""
 Count = Annotated[int, Field(ge=1, le=10**9, strict=True)]
 Positive = Annotated[float, Field(gt=1e-9, lt=1e15, strict=True)]
 
@@ -59,8 +69,8 @@ class Entry(Spec):
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
     id: Identifier
-    name: str
-    aliases: tuple[str, ...] = ()
+    name: Name
+    aliases: tuple[Name, ...] = ()
     sources: dict[str, Source] = {}
     notes: tuple[str, ...] = ()
 

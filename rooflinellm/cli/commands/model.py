@@ -170,6 +170,7 @@ def imported(path: str, target: str | None) -> None:
     from rooflinellm.api.lookup import model
     from rooflinellm.errors import UnreadableFile
     from rooflinellm.importers.entry_text import entry_text
+    from rooflinellm.render import printable
 
     spec = model(path)
     text = entry_text(spec.entry)
@@ -180,4 +181,4 @@ def imported(path: str, target: str | None) -> None:
         write_whole(target, lambda path: path.write_text(text, encoding="utf-8"))
     except OSError as error:
         raise UnreadableFile(f"cannot be written: {error.strerror or error}", where=target) from error
-    click.echo(f"{target}: {spec!r}", err=True)
+    click.echo(printable(f"{target}: {spec!r}"), err=True)
