@@ -13,9 +13,10 @@ from typing import Any
 
 from rooflinellm._numeric import every, is_array
 from rooflinellm.api import lookup
+from rooflinellm.api.arguments import overrides_of
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.sweep_result import QUANTITIES, Sweep, SweepMemory, SweepPhase
-from rooflinellm.errors import InvalidRequest, RooflineWarning
+from rooflinellm.errors import InvalidRequest, RooflineWarning, met
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.results import Estimate, Prediction
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
@@ -139,9 +140,7 @@ def _grid(models: Any, hardware: Any, given: Mapping[str, Any]) -> _Grid:
             axes[name] = tuple(each.id for each in found)
             if len(set(axes[name])) < len(axes[name]):
                 raise InvalidRequest(f"an entry is named twice: {', '.join(axes[name])}", where=name)
-    overrides = given.get("overrides") or {}
-    if not isinstance(overrides, Mapping):
-        raise InvalidRequest("give a mapping of paths to values", where="overrides")
+    overrides = overrides_of(given.get("overrides")) or {}
     for name, value in given.items():
         if name == "overrides":
             axes |= {path: _values(path, each) for path, each in overrides.items() if _is_several(each)}
@@ -172,7 +171,7 @@ def _entries(where: str, value: Any) -> list[Any]:
     if isinstance(value, _ENTRY):
         return [value]
     if not isinstance(value, list | tuple) or not value:
-        raise InvalidRequest(f"{value!r:.60} names nothing; give one entry or a list of them", where=where)
+        raise InvalidRequest(f"{met(value)} names nothing; give one entry or a list of them", where=where)
     return list(value)
 
 
@@ -189,7 +188,7 @@ def _values(name: str, value: Any) -> tuple[Any, ...]:
         raise InvalidRequest("an axis needs at least one value", where=name)
     for each in listed:
         if name in (*COUNTED, *TIMED) and (isinstance(each, bool) or not isinstance(each, int | float)):
-            raise InvalidRequest(f"{each!r:.60} is no number", where=name)
+            raise InvalidRequest(f"{met(each)} is no number", where=name)
     if name in COUNTED:
         return tuple(int(each) if math.isfinite(each) and each == int(each) else each for each in listed)
     return tuple(listed)

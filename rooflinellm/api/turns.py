@@ -14,7 +14,7 @@ from rooflinellm import _yaml
 from rooflinellm._numeric import is_array
 from rooflinellm.api.arguments import count
 from rooflinellm.api.estimate import MAX_TOKENS
-from rooflinellm.errors import InvalidRequest, UnreadableFile
+from rooflinellm.errors import InvalidRequest, UnreadableFile, met
 
 MOST_TURNS = 10_000
 LARGEST_FILE = 10_000_000
@@ -46,7 +46,7 @@ class Turn:
 def checked_turns(given: Any) -> list[Turn]:
     """Turns from objects, mappings or tuples; errors as in `prefix_cache`."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Sequence):
-        raise InvalidRequest(f"{given!r:.60} is no list of turns", where="turns")
+        raise InvalidRequest(f"{met(given)} is no list of turns", where="turns")
     if not 1 <= len(given) <= MOST_TURNS:
         raise InvalidRequest(f"{len(given):,} turns; give 1 to {MOST_TURNS:,}", where="turns")
     return [_turn(each, number) for number, each in enumerate(given, 1)]
@@ -62,7 +62,7 @@ def _turn(given: Any, number: int) -> Turn:
     elif isinstance(given, Sequence) and not isinstance(given, str | bytes) and len(given) <= len(names):
         values = dict(zip(names, given, strict=False))
     else:
-        raise InvalidRequest(f"{given!r:.60} is no turn; it has {', '.join(names)}", where=where)
+        raise InvalidRequest(f"{met(given)} is no turn; it has {', '.join(names)}", where=where)
     unknown = [str(name) for name in values if name not in names]
     if unknown or "new_tokens" not in values:
         said = f"unknown: {', '.join(unknown)}" if unknown else "new_tokens is missing"

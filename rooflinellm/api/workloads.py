@@ -16,7 +16,7 @@ import numpy as np
 
 from rooflinellm import _yaml
 from rooflinellm.api.arguments import count, positive, scalar_count
-from rooflinellm.errors import InvalidRequest, UnreadableFile
+from rooflinellm.errors import InvalidRequest, UnreadableFile, met
 
 MOST_REQUESTS = 2_000_000
 LARGEST_FILE = 100_000_000
@@ -240,7 +240,7 @@ def trace(given: Any) -> Trace:
     elif isinstance(given, str | os.PathLike):
         columns = _read(Path(os.path.expanduser(given)))
     else:
-        raise InvalidRequest(f"{given!r:.60} is neither a file nor columns by name", where="trace")
+        raise InvalidRequest(f"{met(given)} is neither a file nor columns by name", where="trace")
     try:
         arrival = np.asarray(columns.pop("arrival_s"), dtype=float)
     except (TypeError, ValueError) as error:

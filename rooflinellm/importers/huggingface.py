@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from rooflinellm.errors import InvalidSpec, UnreadableFile
+from rooflinellm.errors import InvalidSpec, UnreadableFile, met
 from rooflinellm.importers import huggingface_compressed as compressed
 from rooflinellm.importers import huggingface_dense as dense
 from rooflinellm.importers import huggingface_gemma as gemma
@@ -198,7 +198,7 @@ def entry_of(whole: Config, *, named: str, beside: Config | None = None) -> Mode
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(step) for step in first["loc"])
-        shown = f" (found {first['input']!r:.60})" if isinstance(first.get("input"), str | int | float) else ""
+        shown = f" (found {met(first['input'])})" if isinstance(first.get("input"), str | int | float) else ""
         message = f"describes no possible {config.kind} model: {place}: {first['msg']}{shown}"
         raise InvalidSpec(message, where=whole.where) from error
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rooflinellm.errors import UnreadableFile, UnsupportedModel
+from rooflinellm.errors import UnreadableFile, UnsupportedModel, met
 from rooflinellm.specs.index import regular_status
 
 MAX_HEADER_BYTES = 2**24  # far above any real one; the format allows 100 MB
@@ -218,14 +218,12 @@ def _tensor(name: str, value: Any, path: Path) -> SafeTensor:
     if not isinstance(dtype, str) or dtype not in DTYPE_BITS:
         raise fault(path, f"tensor {name!r:.100} is of dtype {dtype!r:.40}, which is not known")
     if not _naturals(shape) or len(shape) > MAX_DIMENSIONS:
-        raise fault(path, f"tensor {name!r:.100} has shape {shape!r:.60}; expected at most {MAX_DIMENSIONS} lengths")
+        raise fault(path, f"tensor {name!r:.100} has shape {met(shape)}; expected at most {MAX_DIMENSIONS} lengths")
     if not _naturals(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise fault(path, f"tensor {name!r:.100} lies at {offsets!r:.60}; expected its start and its end")
+        raise fault(path, f"tensor {name!r:.100} lies at {met(offsets)}; expected its start and its end")
     tensor = SafeTensor(name, dtype, tuple(shape), *offsets)
     if tensor.elements * DTYPE_BITS[dtype] != 8 * tensor.bytes:
-        raise fault(
-            path, f"tensor {name!r:.100} of shape {shape!r:.60} in {dtype} does not take {tensor.bytes:,} bytes"
-        )
+        raise fault(path, f"tensor {name!r:.100} of shape {met(shape)} in {dtype} does not take {tensor.bytes:,} bytes")
     return tensor
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rooflinellm import _yaml
-from rooflinellm.errors import InvalidSpec
+from rooflinellm.errors import InvalidSpec, met
 
 Evidence = Literal["datasheet", "whitepaper", "measured", "third_party", "derived", "estimate"]
 """How a value is known, from the maker's own figure down to a recollection that nobody has checked."""
@@ -133,8 +133,8 @@ def validate(model: type[Model], data: Any, *, where: str, text: str | None = No
         field = ".".join(str(step) for step in first["loc"]) or "the whole entry"
         line = _yaml.line_of(text, first["loc"]) if text is not None else None
         place = f"{where}, line {line}" if line else where
-        met = first.get("input")
-        shown = f" (found {_shown(met)})" if isinstance(met, str | int | float | bool) else ""
+        given = first.get("input")
+        shown = f" (found {_shown(given)})" if isinstance(given, str | int | float | bool) else ""
         more = f" — and {len(problems) - 1} more" if len(problems) > 1 else ""
         raise InvalidSpec(f"{field}: {first['msg']}{shown}{more}", where=place) from error
 
@@ -143,7 +143,7 @@ def _shown(value: str | float) -> str:
     """A value for a message: whole numbers with thousands of digits cannot be written."""
     if isinstance(value, int) and abs(value) >= 10**30:
         return "a number of more than 30 digits"
-    return f"{value!r:.60}"
+    return f"{met(value)}"
 
 
 def load(model: type[Model], file: Path | Traversable) -> Model:
