@@ -16,6 +16,8 @@ LONGEST = 10**30
 SMALLEST, LARGEST = 1e-12, 1e15
 """Limits of numbers above 0, so that no product or quotient of a few of them overflows."""
 
+_COUNTS = ("draft_steps", "ubatch", "state_copies")
+
 Text = TypeVar("Text", bound=str)
 
 
@@ -144,6 +146,17 @@ def options_of(value: Any) -> Options:
     if value is None:
         return Options()
     if isinstance(value, Options):
+        single_values({name: getattr(value, name) for name in ("routing_skew", "verify_amortisation", *_COUNTS)})
+        for name in ("swa_full", "kv_on_host", "must_fit"):
+            flag(name, getattr(value, name))
+        if value.kv_unified is not None:
+            flag("kv_unified", value.kv_unified)
+        for name in ("draft_weights", "first_token", "overlap", "mla", "overcommit"):
+            if (word := getattr(value, name)) is not None:  # whether it is one of those allowed is looked at later
+                name_of(name, word)
+        for name in ("reserved_gib", "power_limit_w"):
+            if (number := getattr(value, name)) is not None and not _is_number(number):
+                raise InvalidRequest(f"{met(number)} is not a number", where=name)
         return value
     raise InvalidRequest(f"{met(value)} is no rooflinellm.Options", where="options")
 
