@@ -20,7 +20,7 @@ from rooflinellm import _files, _yaml
 from rooflinellm.api import turns, workloads
 from rooflinellm.cli.terminal import say
 from rooflinellm.importers import read as read_model
-from rooflinellm.measurements import readers
+from rooflinellm.measurements import readers, resolve
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -381,3 +381,42 @@ def test_charts_and_reports_show_a_name_as_text(evil: str) -> None:
     assert 'href="javascript' not in found.html
     for text in (found.html, found.markdown):
         assert not any(each in text for each in "\x1b\x07\x9b\u202e")
+
+
+# --- what fuzzing found
+
+HUGE = "9" * 5_000
+
+
+@pytest.mark.parametrize("number", [HUGE, "9" * 400, "1e400", "inf", "nan", "-1", "1.5"])
+def test_results_with_numbers_beyond_all_measure(number: str, tmp_path: Path) -> None:
+    path = tmp_path / "results.txt"
+    texts = [
+        "|    PP |     TG |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |\n|---|---|---|---|---|---|---|\n"
+        f"| 512 | 128 | {number} | 0.480 | 1066.67 | 1.000 | 128.00 |\n| {number} | 1 | 1 | 0.1 | 1.0 | 1.0 | 1.0 |\n",
+        f"| model | size | params | backend | test | t/s |\n|---|---|---|---|---|---|\n"
+        f"| qwen2 7B Q4_K - Medium | 4.36 GiB | 7.62 B | CUDA | pp{number} | 7340.20 |\n",
+        json.dumps({"model_size": number, "model_n_params": number, "n_prompt": number, "n_gen": 1, "avg_ts": number}),
+        f"main: n_kv_max = {number}, n_batch = {number}\n\n|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |"
+        "   T_TG s | S_TG t/s |      T s |    S t/s |\n|---|---|---|---|---|---|---|---|---|---|\n"
+        f"| 128 | 128 | {number} | {number} | 0.1 | 1.0 | 1.0 | 1.0 | 1.0 | 1.0 |\n",
+    ]
+    for text in texts:
+        path.write_text(text, encoding="utf-8")
+        try:
+            rows = list(readers.read(path))
+        except rl.RooflineError:
+            continue
+        for row in rows:
+            assert str(resolve(row))
+
+
+def test_configurations_of_a_device_that_cannot_be_ordered(tmp_path: Path) -> None:
+    (source,) = (ROOT / "hardware_db" / "devices").rglob("apple-m3-max-40c.yaml")
+    text = source.read_text(encoding="utf-8")
+    assert "configurations_gib: [" in text
+    path = tmp_path / "apple-m3-max-40c.yaml"
+    for wrong in ("x, ", "128, ", "null, ", "[1], ", "-1, "):
+        path.write_text(text.replace("configurations_gib: [", f"configurations_gib: [{wrong}"), encoding="utf-8")
+        with pytest.raises(rl.InvalidSpec, match="configurations_gib"):
+            rl.hardware(path)
