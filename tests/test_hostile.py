@@ -395,7 +395,8 @@ def test_results_with_numbers_beyond_all_measure(number: str, tmp_path: Path) ->
         "|    PP |     TG |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |\n|---|---|---|---|---|---|---|\n"
         f"| 512 | 128 | {number} | 0.480 | 1066.67 | 1.000 | 128.00 |\n| {number} | 1 | 1 | 0.1 | 1.0 | 1.0 | 1.0 |\n",
         f"| model | size | params | backend | test | t/s |\n|---|---|---|---|---|---|\n"
-        f"| qwen2 7B Q4_K - Medium | 4.36 GiB | 7.62 B | CUDA | pp{number} | 7340.20 |\n",
+        f"| qwen2 7B Q4_K - Medium | 4.36 GiB | 7.62 B | CUDA | pp{number} | 7340.20 |\n"
+        f"| qwen2 7B Q4_K - Medium | {number} GiB | 0.57.62 B | CUDA | pp1 | {number} ± 1.2.3 |\n",
         json.dumps({"model_size": number, "model_n_params": number, "n_prompt": number, "n_gen": 1, "avg_ts": number}),
         f"main: n_kv_max = {number}, n_batch = {number}\n\n|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |"
         "   T_TG s | S_TG t/s |      T s |    S t/s |\n|---|---|---|---|---|---|---|---|---|---|\n"

@@ -244,7 +244,7 @@ def check_claim(
     UnknownName, AmbiguousName, MissingSpec
         As in `estimate`.
     """
-    single_values(others)
+    single_values(others, "a claim is of one case")
     rate = positive("tokens_per_s", tokens_per_s)
     phase = one_of("phase", phase, get_args(PhaseName))
     stated: dict[str, Any] = {

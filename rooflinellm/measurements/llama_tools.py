@@ -120,7 +120,7 @@ def _device_cells(devices: Sequence[str]) -> dict[str, Any]:
 
 
 def _amount(text: str, factors: Mapping[str, float]) -> float | None:
-    match = re.fullmatch(r"([\d.]+)\s*([A-Za-z]+)", text)
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d*)?)\s*([A-Za-z]+)", text)
     return float(match[1]) * factors[match[2]] if match and match[2] in factors else None
 
 
