@@ -117,7 +117,7 @@ def test_yaml_is_read_by_the_strict_loader_alone() -> None:
     for name, tree in TREES.items():
         for node in ast.walk(tree):
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-            if called in ("yaml.load", "yaml.compose"):
+            if called in ("yaml.load", "yaml.compose", "yaml.parse"):
                 assert isinstance(node, ast.Call)
                 assert [ast.unparse(each.value) for each in node.keywords] == ["StrictLoader"], f"{name}:{node.lineno}"
             elif called.startswith("yaml."):
