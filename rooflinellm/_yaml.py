@@ -17,6 +17,7 @@ from rooflinellm.errors import InvalidSpec, UnreadableFile
 
 MAX_FILE_BYTES = 4_000_000
 MAX_NODES = 200_000
+MAX_DEPTH = 200
 READ_BYTES = 65_536
 """What is read of a file at first: asking for the largest size at once would reserve that much memory each time."""
 
@@ -172,8 +173,8 @@ def read_text(file: Path | Traversable, *, max_bytes: int = MAX_FILE_BYTES) -> s
             data = stream.read(min(READ_BYTES, max_bytes + 1))
             if len(data) == READ_BYTES:
                 data += stream.read(max_bytes + 1 - READ_BYTES)
-    except OSError as error:
-        raise UnreadableFile(error.strerror or str(error), where=str(file)) from error
+    except (OSError, ValueError) as error:  # the latter of a path with a NUL
+        raise UnreadableFile(getattr(error, "strerror", None) or str(error), where=str(file)) from error
     if len(data) > max_bytes:
         raise UnreadableFile(f"the file is larger than {max_bytes:,} bytes", where=str(file))
     try:
@@ -209,6 +210,7 @@ def parse(text: str, *, where: str = "text") -> Any:
 def _parse_fully(text: str, where: str) -> Any:
     """Read YAML text with the full loader, which also says what is wrong and where."""
     try:
+        _check_depth(text)
         value = yaml.load(text, Loader=StrictLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -219,6 +221,15 @@ def _parse_fully(text: str, where: str) -> Any:
         raise InvalidSpec(f"no valid YAML: {error}", where=where) from error
     _check_expansion(value, where)
     return value
+
+
+def _check_depth(text: str) -> None:
+    """Refuse deep nesting before anything recurses: older builds of PyYAML do so without a limit."""
+    depth = 0
+    for event in yaml.parse(text, Loader=StrictLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise ValueError(f"nested deeper than {MAX_DEPTH}")
 
 
 def _check_expansion(value: Any, where: str) -> None:

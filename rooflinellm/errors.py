@@ -7,6 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+LONGEST_VALUE = 60
+
+
+def met(value: object) -> str:
+    """A value for a message: short, on one line, whatever it is."""
+    try:
+        text = repr(value)
+    except Exception:  # a whole number of too many digits, or an object that cannot even say what it is
+        return f"{type(value).__name__} that cannot be shown"
+    return " ".join(text[:LONGEST_VALUE].split())
+
 
 class RooflineError(Exception):
     """Base of all errors this library raises on purpose.

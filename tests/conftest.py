@@ -1,4 +1,9 @@
-"""What all tests share: a hypothesis profile whose examples are the same in every run."""
+"""What all tests share: a hypothesis profile whose examples are the same in every run.
+
+``ROOFLINELLM_HYPOTHESIS=thorough`` draws others, twenty-five times as many, where a test does not say how many.
+"""
+
+import os
 
 from hypothesis import HealthCheck, settings
 
@@ -11,4 +16,7 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("deterministic")
+settings.register_profile(
+    "thorough", parent=settings.get_profile("deterministic"), derandomize=False, max_examples=1000
+)
+settings.load_profile(os.environ.get("ROOFLINELLM_HYPOTHESIS", "deterministic"))

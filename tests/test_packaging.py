@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -100,6 +101,20 @@ def test_the_wheel_holds_the_package_and_the_databases_and_nothing_else(wheel: P
     assert {name for name in code if not name.endswith(CODE_SUFFIXES)} == {"rooflinellm/py.typed"}
     for database in DATABASES:
         assert any(name.startswith(f"rooflinellm/_data/{database}/") and name.endswith(".yaml") for name in data)
+
+
+def test_two_builds_are_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    # On another day, in another folder, with the files' dates as they are: what is built depends on the sources alone.
+    copy = tmp_path / "elsewhere"
+    copy.mkdir()
+    for name in ("rooflinellm", *DATABASES):
+        shutil.copytree(
+            ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"), copy_function=shutil.copy
+        )
+    for name in ("pyproject.toml", "README.md", "LICENSE", "LICENSE-DATA"):
+        shutil.copy(ROOT / name, copy / name)
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, copy, folder=tmp_path)
+    assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes()
 
 
 def test_the_metadata_of_the_wheel(wheel: Path) -> None:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rooflinellm._numeric import is_array, maximum
-from rooflinellm.errors import InvalidRequest
+from rooflinellm.api.options import Options
+from rooflinellm.errors import InvalidRequest, met
 
 MAX_SECONDS = 1e9
+LONGEST = 10**30
+SMALLEST, LARGEST = 1e-12, 1e15
+"""Limits of numbers above 0, so that no product or quotient of a few of them overflows."""
+
+_COUNTS = ("draft_steps", "ubatch", "state_copies")
 
 Text = TypeVar("Text", bound=str)
 
@@ -27,7 +36,7 @@ def count(name: str, value: Any, least: int, most: int) -> Any:
     if type(value) is int:
         if least <= value <= most:
             return value
-        raise InvalidRequest(f"{value:,} is not {allowed}", where=name)
+        raise InvalidRequest(f"{f'{value:,}' if abs(value) < LONGEST else met(value)} is not {allowed}", where=name)
     array = _array(name, value, allowed)
     bad = ~((array >= least) & (array <= most) & (array == array.round()))
     if bad.any():
@@ -49,7 +58,7 @@ def seconds(name: str, value: Any) -> Any:
     if type(value) in (int, float):
         if 0 <= value <= MAX_SECONDS:
             return float(value)
-        raise InvalidRequest(f"{value} is not {allowed}", where=name)
+        raise InvalidRequest(f"{met(value)} is not {allowed}", where=name)
     array = _array(name, value, allowed)
     bad = ~((array >= 0) & (array <= MAX_SECONDS))
     if bad.any():
@@ -61,26 +70,27 @@ def share(name: str, value: Any) -> float:
     """A number from 0 to 1; None is 0."""
     if value is None:
         return 0.0
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        number = float(value)
-        if 0 <= number <= 1:
-            return number
-    raise InvalidRequest(f"{value!r:.60} is not a number from 0 to 1", where=name)
+    if _is_number(value) and 0 <= value <= 1:
+        return float(value)
+    raise InvalidRequest(f"{met(value)} is not a number from 0 to 1", where=name)
 
 
 def positive(name: str, value: Any) -> float:
-    """A finite number above 0."""
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        number = float(value)
-        if 0 < number < math.inf:
-            return number
-    raise InvalidRequest(f"{value!r:.60} is not a number above 0", where=name)
+    """A number above 0, neither tiny nor huge."""
+    if _is_number(value) and SMALLEST <= value <= LARGEST:
+        return float(value)
+    limits = f", from {SMALLEST:g} to {LARGEST:g}" if isinstance(value, int | float) and value > 0 else ""
+    raise InvalidRequest(f"{met(value)} is not a number above 0{limits}", where=name)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def one_of(name: str, value: Text, allowed: Sequence[str]) -> Text:
     """One of some words."""
-    if value not in allowed:
-        raise InvalidRequest(f"{value!r:.60} is not one of {', '.join(allowed)}", where=name)
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidRequest(f"{met(value)} is not one of {', '.join(allowed)}", where=name)
     return value
 
 
@@ -88,15 +98,30 @@ def name_of(name: str, value: Any) -> str:
     """A name: text that is not empty."""
     if isinstance(value, str) and value.strip():
         return value
-    raise InvalidRequest(f"{value!r:.60} is no name", where=name)
+    raise InvalidRequest(f"{met(value)} is no name", where=name)
 
 
-def single_values(request: Mapping[str, Any]) -> None:
+def id_of(name: str, value: Any) -> str:
+    """An id as entries have: small letters and digits, with dots, dashes or plus signs between."""
+    if isinstance(value, str) and len(value) <= 100 and re.fullmatch(r"[a-z0-9]+(?:[-._+][a-z0-9]+)*", value):
+        return value
+    raise InvalidRequest(f"{met(value)} is no id: small letters and digits, '-', '.', '_' or '+' between", where=name)
+
+
+def path_of(name: str, value: Any) -> Path | None:
+    """A path, or None."""
+    if value is None or isinstance(value, str | os.PathLike):
+        return None if value is None else Path(value)
+    raise InvalidRequest(f"{met(value)} is no path", where=name)
+
+
+def single_values(request: Mapping[str, Any], instead: str = "") -> None:
     """Refuse several values of an argument, but of `acceptance`, which may be a list; and overrides by arrays."""
     overrides = request.get("overrides")
+    several = (list, tuple, range)
     for name, value in (*request.items(), *(overrides.items() if isinstance(overrides, Mapping) else ())):
-        if is_array(value) or (isinstance(value, list | tuple) and name != "acceptance"):
-            raise InvalidRequest("give one value", where=name)
+        if is_array(value) or (isinstance(value, several) and name != "acceptance"):
+            raise InvalidRequest(f"give one value{instead and '; '}{instead}", where=name)
 
 
 def together(arguments: Mapping[str, Any]) -> None:
@@ -106,12 +131,60 @@ def together(arguments: Mapping[str, Any]) -> None:
         return
     import numpy as np
 
-    shapes = {name: np.shape(value) for name, value in arrays.items()}
+    try:
+        shapes = {name: np.shape(value) for name, value in arrays.items()}
+    except ValueError as error:
+        raise InvalidRequest("a list of lists of unequal length", where="arguments") from error
     try:
         np.broadcast_shapes(*shapes.values())
     except ValueError as error:
         listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise InvalidRequest(f"arrays of these shapes do not broadcast: {listed}", where="arguments") from error
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that merely counts as one of them."""
+    if isinstance(value, bool):
+        return value
+    raise InvalidRequest(f"{met(value)} is neither True nor False", where=name)
+
+
+def sequence(name: str, value: Any) -> list[Any]:
+    """A list, a tuple, a range or an array of one dimension, as plain values."""
+    if getattr(value, "ndim", 0) == 1:
+        return list(value.tolist())
+    if isinstance(value, list | tuple | range):
+        return list(value)
+    raise InvalidRequest(f"{met(value)} is no list", where=name)
+
+
+def options_of(value: Any) -> Options:
+    """The options given, or the default ones."""
+    if value is None:
+        return Options()
+    if isinstance(value, Options):
+        single_values({name: getattr(value, name) for name in ("routing_skew", "verify_amortisation", *_COUNTS)})
+        for name in ("swa_full", "kv_on_host", "must_fit"):
+            flag(name, getattr(value, name))
+        if value.kv_unified is not None:
+            flag("kv_unified", value.kv_unified)
+        for name in ("draft_weights", "first_token", "overlap", "mla", "overcommit"):
+            if (word := getattr(value, name)) is not None:  # whether it is one of those allowed is looked at later
+                name_of(name, word)
+        for name in ("reserved_gib", "power_limit_w"):
+            if (number := getattr(value, name)) is not None and not _is_number(number):
+                raise InvalidRequest(f"{met(number)} is not a number", where=name)
+        return value
+    raise InvalidRequest(f"{met(value)} is no rooflinellm.Options", where="options")
+
+
+def overrides_of(value: Any) -> Mapping[str, Any] | None:
+    """Values by path, None where there are none."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not all(isinstance(path, str) for path in value):
+        raise InvalidRequest("give a mapping of paths to values", where="overrides")
+    return value or None
 
 
 def at_least_one(value: Any) -> Any:
@@ -135,4 +208,4 @@ def _array(name: str, value: Any, allowed: str) -> Any:
             raise TypeError
         return array.astype(float)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidRequest(f"{value!r:.60} is not {allowed}", where=name) from error
+        raise InvalidRequest(f"{met(value)} is not {allowed}", where=name) from error

@@ -8,10 +8,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rooflinellm._numeric import ceil_div, maximum, round_up
-from rooflinellm.api.arguments import count, one_of, scalar_count, share, single_values
+from rooflinellm.api.arguments import count, flag, one_of, options_of, scalar_count, sequence, share, single_values
 from rooflinellm.api.estimate import MAX_TOKENS
 from rooflinellm.api.lookup import Name
-from rooflinellm.api.options import Options
 from rooflinellm.api.placing import choose_placement
 from rooflinellm.api.plans import Setup, parallel_of, settle
 from rooflinellm.engine.memory import LARGEST_BATCH
@@ -115,12 +114,13 @@ def mixed_step(
         Nothing to compute, or impossible numbers; and as `estimate`.
     """
     lengths = _contexts(contexts)
+    single_values({"chunk_tokens": chunk_tokens, "chunk_context": chunk_context})
     new = int(count("chunk_tokens", chunk_tokens, 0, MAX_TOKENS))
     before = int(count("chunk_context", chunk_context, 0, MAX_TOKENS))
     if not lengths and not new:
         raise InvalidRequest("no sequence decodes and no chunk is computed", where="contexts")
     bench = _Bench(model, hardware, request, lengths, before + new)
-    whole = bench.step(lengths, new, before, logits=int(last_chunk))
+    whole = bench.step(lengths, new, before, logits=int(flag("last_chunk", last_chunk)))
     alone = bench.step(lengths, 0, 0, logits=0) if lengths else None
     return MixedStep(
         time_s=bench.prediction(whole, chunk=new > 0),
@@ -290,7 +290,7 @@ def chunked_prefill(
     prompt = scalar_count("prompt_tokens", prompt_tokens, MAX_TOKENS)
     if not lengths:
         raise InvalidRequest("no request is running", where="contexts", next_step="Use estimate for a prompt alone.")
-    asked = [scalar_count("budgets", each, MAX_TOKENS) for each in budgets]
+    asked = [scalar_count("budgets", each, MAX_TOKENS) for each in sequence("budgets", budgets)]
     for budget in asked:
         if budget <= len(lengths):
             raise InvalidRequest(
@@ -326,7 +326,7 @@ class _Bench:
             if name not in TAKEN:
                 raise InvalidRequest(f"not among {', '.join(TAKEN)}", where=name)
         single_values(request)
-        options = request.get("options") or Options()
+        options = options_of(request.get("options"))
         chunk = request.get("prefill_chunk", options.ubatch)
         chunk = None if chunk is None else scalar_count("prefill_chunk", chunk)
         named = {name: request.get(name) for name in ("weights", "kv", "engine", "overrides")}
@@ -389,8 +389,7 @@ class _Bench:
 
 def _contexts(given: Any) -> list[int]:
     """Contexts of sequences as whole numbers."""
-    if isinstance(given, str | bytes | Mapping) or not hasattr(given, "__len__"):
-        raise InvalidRequest(f"{given!r:.60} is no list of contexts", where="contexts")
+    given = sequence("contexts", given)
     if len(given) > LARGEST_BATCH:
         raise InvalidRequest(f"{len(given):,} sequences; at most {LARGEST_BATCH:,}", where="contexts")
     if len(given) == 0:

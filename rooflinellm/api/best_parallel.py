@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from rooflinellm.api.arguments import one_of, positive
+from rooflinellm.api.arguments import one_of, positive, sequence
 from rooflinellm.api.frontier import frontier
 from rooflinellm.api.largest_batch import End
 from rooflinellm.api.lookup import Name
@@ -312,7 +312,7 @@ def best_parallel(
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)  # combinations that are only tried
-        found = sweep(model, hardware, parallel=parallel, batch=list(batches), **request)
+        found = sweep(model, hardware, parallel=parallel, batch=sequence("batches", batches), **request)
     extra = set(found.axes) - {"hardware", "parallel", "batch"}
     if extra:
         raise InvalidRequest("give one value, not several", where=min(extra))

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from rooflinellm import catalog
+from rooflinellm.api.arguments import id_of
 from rooflinellm.api.held_out import chooser, quietly, too_few, votes
-from rooflinellm.api.measured import Paths, asked_qualities, measured_rows
+from rooflinellm.api.measured import Paths, asked_qualities, given_files, measured_rows
 from rooflinellm.api.validate import fixed, score
 from rooflinellm.calibration.folds import LeftOut
 from rooflinellm.calibration.intervals import COVERAGE
@@ -179,10 +180,11 @@ def calibrate(
         As in `validate`.
     """
     quality = asked_qualities(quality)
+    id_of("profile_id", profile_id)
     stated = {"model": model, "hardware": hardware, "weights": weights, "engine": engine}
     if files is None:
         return _shipped(list(measured_rows(None, stated)), quality, progress or quietly)
-    given = [files] if isinstance(files, str | os.PathLike) else list(files)
+    given = given_files(files)
     titles = sorted({os.path.basename(os.fspath(file)) for file in given})
     return _own(list(measured_rows(given, stated)), quality, titles, profile_id)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rooflinellm import catalog
+from rooflinellm.api.arguments import id_of, path_of
 from rooflinellm.api.kernels import KernelScores, predicted_s, scores_of
 from rooflinellm.calibration.kernels import SOURCE, fit
+from rooflinellm.errors import InvalidRequest
 from rooflinellm.measurements.kernels import read
 from rooflinellm.render import Table
 from rooflinellm.specs.common import Source
@@ -92,12 +93,17 @@ def calibrate_kernels(
 
     Raises
     ------
+    InvalidRequest
+        An id that is none, or too few rows.
     UnreadableFile, InvalidSpec, UnknownName
         As in `rooflinellm.measurements.kernels.read`.
     """
-    rows = list(read(None if file is None else Path(file)))
+    id_of("profile_id", profile_id)
+    rows = list(read(path_of("file", file)))
     nominal = catalog.profile(catalog.NOMINAL)
     fitted = fit(rows, progress or (lambda _done, _of: None))
+    if not fitted.collectives and not fitted.curves:
+        raise InvalidRequest(f"{len(rows)} rows are too few to fit a curve to", where="file")
     profile = ProfileSpec.model_validate(
         {
             "schema": 1,

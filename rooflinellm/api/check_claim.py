@@ -8,12 +8,12 @@ from typing import Any, get_args
 
 from rooflinellm._numeric import is_array, plain
 from rooflinellm.api import lookup
-from rooflinellm.api.arguments import count, one_of, positive
+from rooflinellm.api.arguments import count, one_of, positive, single_values
 from rooflinellm.api.claim_readings import Claim, PhaseName, Verdict, beyond_memory, reasons
 from rooflinellm.api.estimate import MAX_TOKENS
 from rooflinellm.api.lookup import Name
 from rooflinellm.engine.memory import LARGEST_BATCH
-from rooflinellm.errors import InvalidRequest
+from rooflinellm.errors import InvalidRequest, met
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
 from rooflinellm.results import Estimate
@@ -244,6 +244,7 @@ def check_claim(
     UnknownName, AmbiguousName, MissingSpec
         As in `estimate`.
     """
+    single_values(others, "a claim is of one case")
     rate = positive("tokens_per_s", tokens_per_s)
     phase = one_of("phase", phase, get_args(PhaseName))
     stated: dict[str, Any] = {
@@ -327,7 +328,7 @@ def _as_count(speculation: Any) -> Any:
 def _comparable(batch: int | None, aggregate: bool | None) -> None:
     """Refuse a rate that may be one of two things far apart."""
     if aggregate not in (None, True, False):
-        raise InvalidRequest(f"{aggregate!r:.60} is neither True nor False", where="aggregate")
+        raise InvalidRequest(f"{met(aggregate)} is neither True nor False", where="aggregate")
     if aggregate is None and batch is not None and batch > 1:
         raise InvalidRequest(
             f"not comparable: of {batch:,} requests, the rate of each and of all together are {batch:,} times apart",

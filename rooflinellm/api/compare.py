@@ -12,9 +12,10 @@ from typing import Any
 
 from rooflinellm._numeric import is_array
 from rooflinellm.api import lookup
-from rooflinellm.api.estimate import estimate
+from rooflinellm.api.arguments import count, single_values
+from rooflinellm.api.estimate import MAX_TOKENS, estimate
 from rooflinellm.api.lookup import Name
-from rooflinellm.errors import InvalidRequest, RooflineError, RooflineWarning
+from rooflinellm.errors import InvalidRequest, RooflineError, RooflineWarning, met
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
 from rooflinellm.results import Estimate, data_frame
@@ -185,10 +186,11 @@ def compare(
     """
     entry = lookup.model(model)
     systems = list({each.id: each for each in map(lookup.system, _listed(hardware, "hardware"))}.values())
-    prompts = tuple(dict.fromkeys(_listed(prompt_tokens, "prompt_tokens")))
-    for name, value in request.items():
-        if getattr(value, "ndim", 0) > 0 or (isinstance(value, list | tuple) and name != "acceptance"):
-            raise InvalidRequest("give one value; sweep takes several", where=name)
+    asked = _listed(prompt_tokens, "prompt_tokens")
+    for each in asked:
+        single_values({"prompt_tokens": each})
+    prompts = tuple(dict.fromkeys(int(count("prompt_tokens", each, 0, MAX_TOKENS)) for each in asked))
+    single_values(request, "sweep takes several")
     names = [each.id if each.device.ad_hoc else system_text(each) for each in systems]
     rows, errors = [], []
     for system, name in zip(systems, names, strict=True):
@@ -215,9 +217,9 @@ def _listed(value: Any, where: str) -> list[Any]:
     if isinstance(value, str | os.PathLike | int | HardwareSpec | SystemSpec):
         return [value]
     try:
-        found = [each.item() if is_array(each) else each for each in value]
+        found = [each.item() if is_array(each) and each.size == 1 else each for each in value]
     except TypeError as error:
-        raise InvalidRequest(f"{value!r:.60} is no list", where=where) from error
+        raise InvalidRequest(f"{met(value)} is no list", where=where) from error
     if not found:
         raise InvalidRequest("give at least one", where=where)
     return found

@@ -52,7 +52,7 @@ class Prices:
         if prices is not None and not isinstance(prices, Mapping):
             raise InvalidRequest("give a mapping of hardware to prices", where=where)
         self._of: dict[str, float] = {}
-        for name, price in (prices or {}).items():
+        for name, price in ({} if prices is None else prices).items():
             self._of[lookup.system(name).id] = positive(f"{where}, {name}", price)
 
     def __bool__(self) -> bool:

@@ -14,6 +14,8 @@ from rooflinellm.api.arguments import (
     count,
     name_of,
     one_of,
+    options_of,
+    overrides_of,
     scalar_count,
     seconds,
     share,
@@ -153,10 +155,9 @@ def estimate(
     The ideal of a phase is one maximum over resources of the phase's totals; the expectation is a sum over operators of
     floor + max(bytes / (eta bandwidth), FLOPs / (eta peak)).
     """
-    options = options or Options()
+    options = options_of(options)
     parallel = parallel_of(tensor_parallel, pipeline_parallel, expert_parallel, data_parallel)
-    if overrides is not None and not isinstance(overrides, Mapping):
-        raise InvalidRequest("give a mapping of paths to values", where="overrides")
+    overrides = overrides_of(overrides)
     if overrides and has_arrays(overrides):
         ask = partial(estimate, model, hardware, weights=weights, kv=kv, engine=engine, options=options)
         ask = partial(ask, tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel)

@@ -9,11 +9,11 @@ from typing import Any
 
 from rooflinellm import catalog
 from rooflinellm.api import lookup
-from rooflinellm.api.arguments import scalar_count
+from rooflinellm.api.arguments import scalar_count, single_values
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
-from rooflinellm.errors import RooflineError, RooflineWarning
+from rooflinellm.errors import InvalidRequest, RooflineError, RooflineWarning
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
 from rooflinellm.results import Estimate, MemoryPlan
@@ -396,6 +396,10 @@ def fit(
         As in `estimate`.
     """
     context_limit, batch = scalar_count("context_limit", context_limit), scalar_count("batch", batch)
+    for name in ("prompt_tokens", "output_tokens", "context_tokens"):
+        if name in others:
+            raise InvalidRequest("it is about memory; context_limit says how much is held", where=name)
+    single_values(others)
     spec, system = lookup.model(model), lookup.system(hardware)
     request = _Request(spec, context_limit, {"kv": kv, "batch": batch, **others})
     wanted = request.on(system, weights, engine)

@@ -7,10 +7,10 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from rooflinellm import catalog
+from rooflinellm.api.arguments import name_of, one_of, path_of, positive
 from rooflinellm.errors import InvalidRequest, MissingSpec
 from rooflinellm.measurements.kernels import COLLECTIVES, KERNELS, KernelRow, curve_of, expected_s, read
 from rooflinellm.render import Column, Table
@@ -165,12 +165,14 @@ def kernel_time(
     MissingSpec
         No curve covers it, or the device lacks the arithmetic or a link.
     """
-    needed = SHAPES.get(operator)
-    if needed is None:
-        raise InvalidRequest(f"{operator!r:.40} is not one of {', '.join(SHAPES)}", where="operator")
+    needed = SHAPES[one_of("operator", operator, tuple(SHAPES))]
+    name_of("precision", precision)
+    name_of("library", library)
     given = {name: value for name, value in ALONE.items() if name in needed} | shape
-    if set(given) != set(needed) or not all(value > 0 for value in given.values()):
-        raise InvalidRequest(f"{operator} takes {', '.join(needed)}, each above 0; given: {given}", where="shape")
+    if set(given) != set(needed):
+        listed = ", ".join(given) or "none"
+        raise InvalidRequest(f"{operator} takes {', '.join(needed)}, each above 0; given: {listed}", where="shape")
+    given = {name: positive(name, value) for name, value in given.items()}
     device = catalog.hardware(hardware)
     if operator in COLLECTIVES and not device.links:
         raise MissingSpec(f"{device.id} names no link", where=f"{device.id}, field links")
@@ -209,14 +211,15 @@ def validate_kernels(
     UnreadableFile, InvalidSpec, UnknownName
         As in `rooflinellm.measurements.kernels.read`.
     """
-    rows = list(read(None if file is None else Path(file)))
+    path = path_of("file", file)
     if leave_out is not None:
-        if leave_out != "device":
-            raise InvalidRequest(f"{leave_out!r:.40} is not device", where="leave_out")
+        one_of("leave_out", leave_out, ("device",))
         if profile is not None:
             raise InvalidRequest(
                 "curves are fitted to what is not left out, so that none can be named", where="profile"
             )
+    rows = list(read(path))
+    if leave_out is not None:
         from rooflinellm.calibration.kernels import fit  # fitting needs scipy, plain validation does not
 
         fitted = fit(rows, progress or (lambda _done, _of: None))

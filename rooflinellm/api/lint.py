@@ -170,7 +170,7 @@ def _kind_of(file: Traversable, kind: _Kind, others: Mapping[str, _Kind]) -> _Ki
 def _given(files: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
     for name in files:
         path = Path(os.path.expanduser(name))
-        if path.is_dir():
+        if os.path.isdir(path):
             inside = sorted(child for child in path.rglob("*") if child.suffix in YAML_SUFFIXES)
             if not inside:
                 raise UnreadableFile("a folder without YAML files", where=str(path))

@@ -9,7 +9,8 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from rooflinellm import _resources
-from rooflinellm.errors import InvalidRequest
+from rooflinellm.api.arguments import sequence
+from rooflinellm.errors import InvalidRequest, met
 from rooflinellm.measurements.kernels import FILE as KERNELS
 from rooflinellm.measurements.readers import KINDS, read
 from rooflinellm.measurements.row import Row
@@ -60,12 +61,20 @@ def asked_qualities(quality: str) -> str:
     return "".join(each for each in QUALITIES if each in asked)
 
 
+def given_files(files: Paths) -> list[str | os.PathLike[str]]:
+    """One file or several, as a list."""
+    given = [files] if isinstance(files, str | os.PathLike) else sequence("files", files)
+    if not given:
+        raise InvalidRequest("no files of results were given", where="files")
+    for each in given:
+        if not isinstance(each, str | os.PathLike):
+            raise InvalidRequest(f"{met(each)} is no path", where="files")
+    return given
+
+
 def _files(files: Paths | None) -> Iterator[str | os.PathLike[str] | Traversable]:
     if files is not None:
-        given = [files] if isinstance(files, str | os.PathLike) else list(files)
-        if not given:
-            raise InvalidRequest("no files of results were given", where="files")
-        yield from given
+        yield from given_files(files)
         return
     folder = _resources.database("hardware_db") / "measurements"
     shipped = sorted(

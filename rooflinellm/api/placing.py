@@ -16,7 +16,7 @@ from rooflinellm.engine.paging import paged
 from rooflinellm.engine.placement import Offload
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request, decode_time
-from rooflinellm.errors import InvalidRequest
+from rooflinellm.errors import InvalidRequest, met
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _wish(settled: Settled, gpu_layers: Any, cpu_moe_layers: Any) -> Offload:
         devices = settled.system.device_count
         if not _are_parts(parts, devices):
             raise InvalidRequest(
-                f"{parts!r:.60} is not a part for each of {devices} devices, in numbers from 0 on",
+                f"{met(parts)} is not a part for each of {devices} devices, in numbers from 0 on",
                 where="tensor_split",
                 next_step=f"Write one number a device, such as {(1.0,) * devices}.",
             )

@@ -11,7 +11,7 @@ from typing import Any
 from rooflinellm import catalog, units
 from rooflinellm._kept import Kept
 from rooflinellm.api import lookup
-from rooflinellm.api.arguments import one_of, positive, scalar_count
+from rooflinellm.api.arguments import name_of, one_of, overrides_of, positive, scalar_count
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
 from rooflinellm.api.overrides import override
@@ -163,6 +163,7 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
 
     Entries are large and frozen: identity is a cheaper key than content, and they are kept alive beside it.
     """
+    _check_names(setup)
     options = setup.options
     settings = (setup.kv, setup.chunk, options.mla, options.power_limit_w, options.reserved_gib, setup.parallel)
     own = options.profile
@@ -197,6 +198,17 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
         if len(_kept) > KEPT:
             _kept.popitem(last=False)
     return settled
+
+
+def _check_names(setup: Setup) -> None:
+    """Refuse what is no name of a format, a type of cache or an engine."""
+    if setup.kv is not None:
+        name_of("kv", setup.kv)
+    if setup.engine is not None and not isinstance(setup.engine, os.PathLike):
+        name_of("engine", setup.engine)
+    if setup.weights is not None and not isinstance(setup.weights, FormatSpec | os.PathLike):
+        name_of("weights", setup.weights)
+    overrides_of(setup.overrides)
 
 
 _kept: OrderedDict[Any, Settled] = OrderedDict()

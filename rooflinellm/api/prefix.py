@@ -9,10 +9,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from rooflinellm._numeric import is_array
-from rooflinellm.api.arguments import single_values
+from rooflinellm.api.arguments import options_of, single_values
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.lookup import Name
-from rooflinellm.api.options import Options
 from rooflinellm.api.plans import Setup, parallel_of, settle
 from rooflinellm.api.turns import Turn, checked_turns
 from rooflinellm.engine.prefix import PrefixCaching, prefix_caching
@@ -197,7 +196,7 @@ def prefix_cache(
     single_values(request)
     import numpy as np
 
-    options = request.get("options") or Options()
+    options = options_of(request.get("options"))
     chosen = {name: request.get(name) for name in ("weights", "kv", "engine", "overrides")}
     degrees = {name: value for name, value in request.items() if name.endswith("_parallel")}
     setup = Setup(**chosen, options=options, parallel=parallel_of(**degrees))

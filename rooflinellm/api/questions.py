@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinellm.api import lookup
-from rooflinellm.api.arguments import scalar_count, single_values
+from rooflinellm.api.arguments import scalar_count, sequence, single_values
 from rooflinellm.api.compare import PROMPTS
 from rooflinellm.api.estimate import MAX_TOKENS, estimate
 from rooflinellm.api.lookup import Name
@@ -213,6 +213,7 @@ def of_any_context(request: dict[str, Any]) -> dict[str, Any]:
 
 def _whole(name: str, values: Any, least: int = 1) -> list[int]:
     """Whole numbers, at least one of them."""
-    if isinstance(values, str | bytes | int) or not hasattr(values, "__len__") or len(values) == 0:
-        raise InvalidRequest(f"{values!r:.60} is no list of whole numbers", where=name)
+    values = sequence(name, values)
+    if not values:
+        raise InvalidRequest("an empty list is no list of whole numbers", where=name)
     return [0 if least == 0 and each == 0 else scalar_count(name, each, MAX_TOKENS) for each in values]

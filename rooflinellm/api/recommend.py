@@ -136,7 +136,7 @@ def recommend(
         prompt_tokens=prompt,
         batch=scalar_count("batch", batch),
     )
-    if budget is not None and not prices:
+    if budget is not None and (prices is None or (isinstance(prices, Mapping) and not prices)):
         raise InvalidRequest("a budget needs prices", where="budget", next_step='Give prices={"rtx-3090": 700}.')
     bits = 0.0 if min_bits_per_weight == 0 else positive("min_bits_per_weight", min_bits_per_weight)
     chosen = candidates.database() if hardware is None else candidates.named(_listed("hardware", hardware))

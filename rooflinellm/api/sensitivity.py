@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from rooflinellm.api import lookup
+from rooflinellm.api.arguments import flag, overrides_of, single_values
 from rooflinellm.api.drafting import speculation_of
 from rooflinellm.api.elasticity import Elasticity, frozen_placement, of_bytes, of_system
 from rooflinellm.api.estimate import estimate
@@ -183,13 +184,12 @@ def sensitivity(
     Central differences of the engine's answers at 1 % less and more. At a ridge point, where two resources bind, each
     gets a part.
     """
-    for name, value in request.items():
-        if getattr(value, "ndim", 0) > 0 or (isinstance(value, list | tuple) and name != "acceptance"):
-            raise InvalidRequest("give one value; sensitivity is about one request", where=name)
+    single_values({name: value for name, value in request.items() if name != "overrides"}, "it is about one request")
+    with_swaps = flag("with_swaps", with_swaps)
     spec, system = lookup.model(model), lookup.system(hardware)
-    overrides = request.pop("overrides", None)
+    overrides = overrides_of(request.pop("overrides", None))
     if overrides:
-        if not isinstance(overrides, Mapping) or has_arrays(overrides):
+        if has_arrays(overrides):
             raise InvalidRequest("give a mapping of paths to single values", where="overrides")
         spec, system = override(spec, system, overrides)
     base = estimate(spec, system, **request)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rooflinellm._numeric import is_array
-from rooflinellm.api.arguments import name_of, one_of, positive, scalar_count, seconds, share
+from rooflinellm.api.arguments import flag, one_of, options_of, positive, scalar_count, seconds, share
 from rooflinellm.api.load_result import LoadResult, RequestTimes, Spread
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
@@ -157,7 +157,8 @@ def simulate_load(
     Little (1961): mean concurrency = throughput times mean time in the system. Pollaczek-Khinchine: with one request at
     a time of equal service s, the mean wait is rho s / (2 (1 - rho)).
     """
-    options = options or Options()
+    options = options_of(options)
+    chunked_prefill = flag("chunked_prefill", chunked_prefill)
     parallel = _parallel(others)
     _check_others(others, options, overrides)
     load = requests_of(
@@ -171,9 +172,7 @@ def simulate_load(
     }
     chunk = prefill_chunk if prefill_chunk is not None else options.ubatch
     chunk = None if chunk is None else scalar_count("prefill_chunk", chunk, MOST_CHUNK)
-    settled = settle(
-        model, hardware, Setup(weights, kv and name_of("kv", kv), engine, chunk, options, parallel, overrides)
-    )
+    settled = settle(model, hardware, Setup(weights, kv, engine, chunk, options, parallel, overrides))
     skew = MEASURED_SKEW if options.routing_skew is None else share("routing_skew", options.routing_skew)
     largest = Request(load.longest - 1, 1, 0, 0, 1, chunk, skew, options.overlap)
     placed = choose_placement(settled, largest, load.longest, gpu_layers, cpu_moe_layers)

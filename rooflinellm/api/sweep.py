@@ -12,12 +12,12 @@ from typing import Any
 
 from rooflinellm._numeric import every, is_array
 from rooflinellm.api import lookup
-from rooflinellm.api.arguments import scalar_count
+from rooflinellm.api.arguments import overrides_of, scalar_count
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.parallel_choices import DEGREES, is_several, parallel_axis
 from rooflinellm.api.sweep_result import Sweep, SweepMemory, SweepPhase
 from rooflinellm.api.sweep_store import BYTES, KINDS, Store, blocks, tightened
-from rooflinellm.errors import InvalidRequest, RooflineWarning
+from rooflinellm.errors import InvalidRequest, RooflineWarning, met
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.results import Estimate, Prediction
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
@@ -190,9 +190,7 @@ def _grid(models: Any, hardware: Any, given: Mapping[str, Any], *, largest: bool
             axes[name] = tuple(each.id for each in found)
             if len(set(axes[name])) < len(axes[name]):
                 raise InvalidRequest(f"an entry is named twice: {', '.join(axes[name])}", where=name)
-    overrides = given.get("overrides") or {}
-    if not isinstance(overrides, Mapping):
-        raise InvalidRequest("give a mapping of paths to values", where="overrides")
+    overrides = overrides_of(given.get("overrides")) or {}
     given, notes = parallel_axis(given, found_models, found_systems)
     for name, value in given.items():
         if name == "overrides":
@@ -224,7 +222,7 @@ def _entries(where: str, value: Any) -> list[Any]:
     if isinstance(value, _ENTRY):
         return [value]
     if not isinstance(value, list | tuple) or not value:
-        raise InvalidRequest(f"{value!r:.60} names nothing; give one entry or a list of them", where=where)
+        raise InvalidRequest(f"{met(value)} names nothing; give one entry or a list of them", where=where)
     return list(value)
 
 
@@ -237,7 +235,7 @@ def _values(name: str, value: Any) -> tuple[Any, ...]:
         raise InvalidRequest("an axis needs at least one value", where=name)
     for each in listed:
         if name in (*COUNTED, *TIMED) and (isinstance(each, bool) or not isinstance(each, int | float)):
-            raise InvalidRequest(f"{each!r:.60} is no number", where=name)
+            raise InvalidRequest(f"{met(each)} is no number", where=name)
     if name in COUNTED:
         return tuple(int(each) if math.isfinite(each) and each == int(each) else each for each in listed)
     return tuple(listed)

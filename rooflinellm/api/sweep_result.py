@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rooflinellm._numeric import is_array
-from rooflinellm.errors import InvalidRequest
+from rooflinellm.errors import InvalidRequest, met
 from rooflinellm.render import Table
 from rooflinellm.results import Prediction, data_frame
 from rooflinellm.units import significant
@@ -115,7 +115,7 @@ class Sweep:
             Another name.
         """
         if path not in QUANTITIES:
-            raise InvalidRequest(f"{path!r:.60} is not one of {', '.join(QUANTITIES)}", where="quantity")
+            raise InvalidRequest(f"{met(path)} is not one of {', '.join(QUANTITIES)}", where="quantity")
         found: Any = self
         for name in path.split("."):
             found = getattr(found, name)
@@ -142,7 +142,7 @@ class Sweep:
             values = self.axes[name]
             if value not in values:
                 shown = ", ".join(map(str, values[:8])) + (" …" if len(values) > 8 else "")
-                raise InvalidRequest(f"{value!r:.60} is not on the axis, which has {shown}", where=name)
+                raise InvalidRequest(f"{met(value)} is not on the axis, which has {shown}", where=name)
             index[list(self.axes).index(name)] = values.index(value)
         part: Sweep = _with_arrays(self, lambda array: array[(*index, ...)])
         return replace(part, axes={name: values for name, values in self.axes.items() if name not in chosen})

@@ -10,10 +10,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from rooflinellm import _yaml
 from rooflinellm._numeric import is_array
 from rooflinellm.api.arguments import count
 from rooflinellm.api.estimate import MAX_TOKENS
-from rooflinellm.errors import InvalidRequest, UnreadableFile
+from rooflinellm.errors import InvalidRequest, UnreadableFile, met
 
 MOST_TURNS = 10_000
 LARGEST_FILE = 10_000_000
@@ -45,7 +46,7 @@ class Turn:
 def checked_turns(given: Any) -> list[Turn]:
     """Turns from objects, mappings or tuples; errors as in `prefix_cache`."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Sequence):
-        raise InvalidRequest(f"{given!r:.60} is no list of turns", where="turns")
+        raise InvalidRequest(f"{met(given)} is no list of turns", where="turns")
     if not 1 <= len(given) <= MOST_TURNS:
         raise InvalidRequest(f"{len(given):,} turns; give 1 to {MOST_TURNS:,}", where="turns")
     return [_turn(each, number) for number, each in enumerate(given, 1)]
@@ -61,7 +62,7 @@ def _turn(given: Any, number: int) -> Turn:
     elif isinstance(given, Sequence) and not isinstance(given, str | bytes) and len(given) <= len(names):
         values = dict(zip(names, given, strict=False))
     else:
-        raise InvalidRequest(f"{given!r:.60} is no turn; it has {', '.join(names)}", where=where)
+        raise InvalidRequest(f"{met(given)} is no turn; it has {', '.join(names)}", where=where)
     unknown = [str(name) for name in values if name not in names]
     if unknown or "new_tokens" not in values:
         said = f"unknown: {', '.join(unknown)}" if unknown else "new_tokens is missing"
@@ -93,23 +94,20 @@ def read_turns(path: str | os.PathLike[str]) -> list[Turn]:
     InvalidRequest
         As `prefix_cache`.
     """
-    file = Path(path).expanduser()
+    file = Path(os.path.expanduser(path))
     listed = file.suffix.lower() == ".json"
+    text = _yaml.read_text(file, max_bytes=LARGEST_FILE)
     try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise UnreadableFile(error.strerror or str(error), where=str(path)) from error
-    if len(content) > LARGEST_FILE:
-        raise UnreadableFile(f"more than {LARGEST_FILE:,} bytes", where=str(path))
-    try:
-        text = content.decode("utf-8-sig")
         turns = json.loads(text) if listed else None
     except (ValueError, RecursionError) as error:
-        raise UnreadableFile(f"no {'JSON' if listed else 'CSV'} in UTF-8: {error}", where=str(path)) from error
+        raise UnreadableFile(f"no JSON: {error}", where=str(path)) from error
     if listed:
         return checked_turns(turns)
     rows = csv.DictReader(text.splitlines())
-    return checked_turns([_numbers(row, f"{path}, line {rows.line_num}") for row in rows])
+    try:
+        return checked_turns([_numbers(row, f"{path}, line {rows.line_num}") for row in rows])
+    except csv.Error as error:
+        raise UnreadableFile(f"no CSV: {error}", where=str(path)) from error
 
 
 def _numbers(row: Mapping[str | None, Any], where: str) -> dict[str, int]:

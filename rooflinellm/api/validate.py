@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from rooflinellm.api.arguments import scalar_count
+from rooflinellm.api.arguments import one_of, scalar_count
 from rooflinellm.api.measured import Paths, asked_qualities, measured_rows
 from rooflinellm.errors import InvalidRequest, RooflineError
 from rooflinellm.measurements.accuracy import RowResult, ValidationResult
@@ -85,8 +85,7 @@ def validate(
     if leave_out is None:
         found = score(rows, quality, names, fixed(profile))
     else:
-        if leave_out not in LEAVE_OUT:
-            raise InvalidRequest(f"{leave_out!r:.40} is not one of {', '.join(LEAVE_OUT)}", where="leave_out")
+        one_of("leave_out", leave_out, LEAVE_OUT)
         if profile is not None:
             raise InvalidRequest(
                 "profiles are fitted to what is not left out, so that none can be named",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import numbers
 import os
@@ -13,10 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from rooflinellm import _yaml
 from rooflinellm.api.arguments import count, positive, scalar_count
-from rooflinellm.errors import InvalidRequest, UnreadableFile
+from rooflinellm.errors import InvalidRequest, UnreadableFile, met
 
 MOST_REQUESTS = 2_000_000
+LARGEST_FILE = 100_000_000
+"""[byte]"""
 MOST_TOKENS = 2**22
 """Longest prompt or answer. [token]"""
 TRACE_COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens")
@@ -236,7 +240,7 @@ def trace(given: Any) -> Trace:
     elif isinstance(given, str | os.PathLike):
         columns = _read(Path(os.path.expanduser(given)))
     else:
-        raise InvalidRequest(f"{given!r:.60} is neither a file nor columns by name", where="trace")
+        raise InvalidRequest(f"{met(given)} is neither a file nor columns by name", where="trace")
     try:
         arrival = np.asarray(columns.pop("arrival_s"), dtype=float)
     except (TypeError, ValueError) as error:
@@ -257,21 +261,19 @@ def _read(path: Path) -> dict[str, Any]:
     """Columns of a CSV file by name."""
     where = f"trace {path}"
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            names = [name for name in (*TRACE_COLUMNS, "cached_tokens") if name in (reader.fieldnames or ())]
-            missing = [name for name in TRACE_COLUMNS if name not in names]
-            if missing:
-                raise UnreadableFile(
-                    f"no column {', '.join(missing)}", where=where, next_step=f"It needs {', '.join(TRACE_COLUMNS)}."
-                )
-            columns: dict[str, list[float]] = {name: [] for name in names}
-            for row in reader:
-                for name in names:
-                    columns[name].append(_cell(row[name], name, f"{where}, line {reader.line_num}"))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise UnreadableFile(f"cannot be read: {said}", where=where) from error
+        reader = csv.DictReader(io.StringIO(_yaml.read_text(path, max_bytes=LARGEST_FILE), newline=""))
+        names = [name for name in (*TRACE_COLUMNS, "cached_tokens") if name in (reader.fieldnames or ())]
+        missing = [name for name in TRACE_COLUMNS if name not in names]
+        if missing:
+            raise UnreadableFile(
+                f"no column {', '.join(missing)}", where=where, next_step=f"It needs {', '.join(TRACE_COLUMNS)}."
+            )
+        columns: dict[str, list[float]] = {name: [] for name in names}
+        for row in reader:
+            for name in names:
+                columns[name].append(_cell(row[name], name, f"{where}, line {reader.line_num}"))
+    except csv.Error as error:
+        raise UnreadableFile(f"cannot be read: {error}", where=where) from error
     if not columns["arrival_s"]:
         raise UnreadableFile("holds no requests", where=where)
     return columns

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from rooflinellm import _files
+
 CHARTS = (".png", ".svg", ".pdf")
 """Endings that a chart may have."""
 
@@ -30,11 +32,11 @@ def target_of(path: str, option: str, endings: tuple[str, ...] = ()) -> Path:
     from rooflinellm.errors import InvalidRequest
 
     target = Path(os.path.expanduser(path))
-    if target.is_dir():
+    if os.path.isdir(target):
         raise InvalidRequest(f"'{path}' is a folder", where=option)
     if endings and target.suffix.lower() not in endings:
         raise InvalidRequest(f"'{target.name}' ends in none of {', '.join(endings)}", where=option)
-    if not target.parent.is_dir():
+    if not os.path.isdir(target.parent):
         raise InvalidRequest(f"'{path}' would lie in '{target.parent}', which is no folder", where=option)
     if not os.access(target.parent, os.W_OK):
         raise InvalidRequest(f"'{path}' would lie in '{target.parent}', which is not yours to write in", where=option)
@@ -42,7 +44,7 @@ def target_of(path: str, option: str, endings: tuple[str, ...] = ()) -> Path:
 
 
 def write_whole(target: Path, option: str, save: Callable[[Path], object]) -> None:
-    """Let `save` write a file beside the target, and put it in its place when it is done.
+    """Let `save` write a file beside the target, which takes its place when it is done; see `_files.write_whole`.
 
     Raises
     ------
@@ -51,11 +53,7 @@ def write_whole(target: Path, option: str, save: Callable[[Path], object]) -> No
     """
     from rooflinellm.errors import InvalidRequest
 
-    beside = target.with_name(f".{target.stem}-{os.getpid()}{target.suffix}")
     try:
-        save(beside)
-        os.replace(beside, target)
+        _files.write_whole(target, save)
     except OSError as error:
         raise InvalidRequest(f"cannot write '{target}': {error.strerror or error}", where=option) from error
-    finally:
-        beside.unlink(missing_ok=True)

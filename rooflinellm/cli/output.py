@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from rooflinellm.render import Table
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+"""What JSON leaves as it is and a terminal obeys: control characters beyond ASCII, and those that turn text around."""
 
 FORMATS = ("table", "md", "json", "csv")
 
@@ -77,17 +81,21 @@ class Output:
             allow_nan=False,
             ensure_ascii=not Terminal.of(sys.stdout).unicode,
         )
-        click.echo(text)
+        click.echo(_UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text))
 
     def csv(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Write a line a record, under the keys of all of them."""
+        from rooflinellm.render import printable
+
         rows = [dict(_flat(record)) for record in records]
         buffer = io.StringIO()
         writer = csv.DictWriter(
             buffer, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n", restval=""
         )
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(
+            {key: printable(cell) if isinstance(cell, str) else cell for key, cell in row.items()} for row in rows
+        )
         click.echo(Terminal.of(sys.stdout).text(buffer.getvalue()), nl=False)
 
 

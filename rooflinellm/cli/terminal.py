@@ -82,8 +82,10 @@ def _wants_colour(stream: IO[str]) -> bool:
 
 def say(kind: str, text: str) -> None:
     """Write ``kind: text`` on standard error, further lines below it."""
+    from rooflinellm.render import printable
+
     terminal = Terminal.of(sys.stderr)
-    first, *rest = terminal.text(text).splitlines() or [""]
+    first, *rest = map(printable, terminal.text(text).splitlines() or [""])
     lines = [f"{terminal.dress(kind, kind)}: {first}", *rest]
     click.echo("\n".join(lines), err=True, color=terminal.colour)
 

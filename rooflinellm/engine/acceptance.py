@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from rooflinellm.errors import InvalidRequest
+from rooflinellm.errors import InvalidRequest, met
 
 FORMS = 'a probability such as 0.8, {"accepted_over_drafted": 0.6}, {"length": 2.9}, or a list such as [0.77, 0.38]'
 
@@ -167,7 +167,7 @@ def cycle_tokens(acceptance: Any, draft_tokens: int) -> float:
         return _by_position([_share(each) for each in acceptance], draft_tokens)
     if acceptance is None or isinstance(acceptance, bool) or not isinstance(acceptance, numbers.Real):
         raise InvalidRequest(
-            f"{acceptance!r:.60} does not say how many drafted tokens are accepted",
+            f"{met(acceptance)} does not say how many drafted tokens are accepted",
             where="acceptance",
             next_step=f"Give {FORMS}.",
         )
@@ -185,7 +185,7 @@ def _named(acceptance: Mapping[str, Any], draft_tokens: int) -> float:
             or not 1 <= float(length) <= draft_tokens + 1
         ):
             raise InvalidRequest(
-                f"{length!r:.60} tokens of a cycle; with {draft_tokens} drafted ones it is 1 to {draft_tokens + 1}",
+                f"{met(length)} tokens of a cycle; with {draft_tokens} drafted ones it is 1 to {draft_tokens + 1}",
                 where="acceptance",
             )
         return float(length)
@@ -208,5 +208,5 @@ def _by_position(shares: Sequence[float], draft_tokens: int) -> float:
 
 def _share(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) <= 1:
-        raise InvalidRequest(f"{value!r:.60} is not a number from 0 to 1", where="acceptance")
+        raise InvalidRequest(f"{met(value)} is not a number from 0 to 1", where="acceptance")
     return float(value)

@@ -46,12 +46,12 @@ def read(path: str | os.PathLike[str]) -> ModelEntry:
         from rooflinellm.importers import gguf_model
 
         return gguf_model.read(path)
-    folder = path.is_dir()
+    folder = os.path.isdir(path)
     if name.endswith((".safetensors", ".safetensors.index.json")) or (folder and any(path.glob("*.safetensors"))):
         from rooflinellm.importers import safetensors_model
 
         return safetensors_model.read(path)
-    if folder and not (path / "config.json").exists() and any(path.glob("*.gguf")):
+    if folder and not os.path.exists(path / "config.json") and any(path.glob("*.gguf")):
         from rooflinellm.importers import gguf_model
 
         return gguf_model.read_folder(path)

@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from rooflinellm.errors import UnreadableFile
+from rooflinellm.errors import UnreadableFile, met
 from rooflinellm.specs.index import regular_status
 
 MAGIC = b"GGUF"
@@ -284,7 +284,7 @@ class _Reader:
             return self._array(key)
         code = _SCALARS.get(kind)
         if code is None:
-            raise self.fault(f"key {key!r:.60} has type {kind}; there are 0 to 12")
+            raise self.fault(f"key {met(key)} has type {kind}; there are 0 to 12")
         value: bool | int | float = struct.unpack(self.order + code, self.take(struct.calcsize(f"={code}")))[0]
         return value
 
@@ -299,7 +299,7 @@ class _Reader:
         try:
             return self.take(length).decode("utf-8")
         except UnicodeDecodeError as error:
-            raise self.fault(f"the value of key {key!r:.60} is no valid UTF-8") from error
+            raise self.fault(f"the value of key {met(key)} is no valid UTF-8") from error
 
     def _array(self, key: str) -> Value:
         kind, count = self.number("I"), self.number("Q")
@@ -309,7 +309,7 @@ class _Reader:
         code = _SCALARS.get(kind)
         if code is None:
             inner = "arrays" if kind == _ARRAY else f"type {kind}"
-            raise self.fault(f"key {key!r:.60} is an array of {inner}; it may hold numbers or strings")
+            raise self.fault(f"key {met(key)} is an array of {inner}; it may hold numbers or strings")
         size = struct.calcsize(f"={code}")
         if count > MAX_KEPT_ARRAY or key.startswith("tokenizer."):
             self.skip(count * size)
@@ -358,11 +358,11 @@ def _parse(reader: _Reader) -> GgufHeader:
     for _ in range(key_count):
         key = reader.text("a key", 2**16 - 1)
         if not key or key in metadata:
-            raise reader.fault(f"key {key!r:.60} occurs twice" if key else "a key without a name")
+            raise reader.fault(f"key {met(key)} occurs twice" if key else "a key without a name")
         metadata[key] = reader.value(reader.number("I"), key)
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     if isinstance(alignment, bool) or not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
-        raise reader.fault(f"general.alignment {alignment!r:.60} is no power of two")
+        raise reader.fault(f"general.alignment {met(alignment)} is no power of two")
     reader.count(tensor_count, "tensors", 8 + 4 + 4 + 8)
     if tensor_count > reader.budget.tensors:
         raise reader.fault(f"{tensor_count:,} tensors; no model has so many")
@@ -521,5 +521,5 @@ def _joined(parts: Sequence[GgufHeader], count: int) -> GgufHeader:
 def _integer(header: GgufHeader, key: str, default: int) -> int:
     value = header.metadata.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise UnreadableFile(f"{key} is {value!r:.60}, not a whole number", where=str(header.path))
+        raise UnreadableFile(f"{key} is {met(value)}, not a whole number", where=str(header.path))
     return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rooflinellm.errors import UnreadableFile, UnsupportedModel
+from rooflinellm.errors import UnreadableFile, UnsupportedModel, met
 from rooflinellm.importers.gguf import GgufHeader, GgufTensor, Skipped, Value
 from rooflinellm.importers.gguf_architectures import Architecture, Use
 from rooflinellm.importers.pieces import Piece, cut
@@ -63,7 +63,7 @@ class Keys:
         """A general string."""
         value = self.header.metadata.get(key)
         if value is not None and not isinstance(value, str | Skipped):
-            raise self.fault(key, f"expected text, found {value!r:.60}")
+            raise self.fault(key, f"expected text, found {met(value)}")
         return value if isinstance(value, str) else None
 
     def number(self, key: str, default: int | None = None) -> int:
@@ -88,7 +88,7 @@ class Keys:
 
     def _count(self, key: str, value: Value) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise self.fault(key, f"expected a whole number, found {value!r:.60}")
+            raise self.fault(key, f"expected a whole number, found {met(value)}")
         return value
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from rooflinellm.errors import UnreadableFile, UnsupportedModel
+from rooflinellm.errors import UnreadableFile, UnsupportedModel, met
 from rooflinellm.importers.gguf import SPLIT_NAME, GgufHeader, GgufTensor, read_all
 from rooflinellm.importers.gguf_architectures import ARCHITECTURES, FILE_TYPES, GUESSED, OUTSIDE_LAYERS
 from rooflinellm.importers.gguf_layers import Keys, Layer, extra_tensor, parent_of, whole
@@ -88,7 +88,7 @@ def entry_of(header: GgufHeader) -> ModelEntry:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(step) for step in first["loc"])
-        shown = f" (found {first['input']!r:.60})" if isinstance(first.get("input"), str | int | float) else ""
+        shown = f" (found {met(first['input'])})" if isinstance(first.get("input"), str | int | float) else ""
         raise UnreadableFile(
             f"the header describes no possible model: {place}: {first['msg']}{shown}", where=str(header.path)
         ) from error
@@ -114,7 +114,7 @@ class _Importer:
             )
         if architecture not in ARCHITECTURES:
             raise UnsupportedModel(
-                f"architecture {architecture!r:.60} is not described, and guessing would give wrong numbers",
+                f"architecture {met(architecture)} is not described, and guessing would give wrong numbers",
                 where=self.where,
                 next_step="Write an entry for it (CONTRIBUTING.md), or name a model of the database.",
             )
@@ -176,7 +176,7 @@ class _Importer:
             self._outside(norm)
         return ModelEntry(
             id=slug(stem),
-            name=name or stem,
+            name="".join(filter(str.isprintable, name or stem)) or slug(stem),
             family=slug(self.keys.architecture),
             license=self.keys.text("general.license"),
             hidden=self.hidden,
@@ -261,7 +261,7 @@ class _Importer:
         """What the file calls its format, and the name the format has among ours."""
         value = self.header.metadata.get("general.file_type")
         if isinstance(value, bool) or not isinstance(value, int | None):
-            raise UnreadableFile(f"general.file_type is {value!r:.60}, not a number", where=self.where)
+            raise UnreadableFile(f"general.file_type is {met(value)}, not a number", where=self.where)
         if value is not None and value & ~GUESSED in FILE_TYPES:
             return FILE_TYPES[value & ~GUESSED]
         by_encoding: dict[str, int] = {}

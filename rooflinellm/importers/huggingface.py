@@ -6,13 +6,14 @@ widths. Only families that are described are read; anything else is refused by n
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from rooflinellm.errors import InvalidSpec, UnreadableFile
+from rooflinellm.errors import InvalidSpec, UnreadableFile, met
 from rooflinellm.importers import huggingface_compressed as compressed
 from rooflinellm.importers import huggingface_dense as dense
 from rooflinellm.importers import huggingface_gemma as gemma
@@ -158,8 +159,8 @@ def read(path: Path) -> ModelEntry:
     UnsupportedModel
         An architecture or a quantisation that is not described.
     """
-    if path.is_dir():
-        if not (path / CONFIG).is_file():
+    if os.path.isdir(path):
+        if not os.path.isfile(path / CONFIG):
             raise UnreadableFile(f"the folder holds no {CONFIG}", where=str(path))
         path = path / CONFIG
     whole = Config(read_json(path), str(path))
@@ -171,7 +172,7 @@ def _quantisation_beside(path: Path) -> Config | None:
     """``hf_quant_config.json`` of a folder, or ``NAME.hf_quant_config.json`` beside ``NAME.json``."""
     name = QUANTISATION if path.name == CONFIG else f"{path.name.removesuffix('.json')}.{QUANTISATION}"
     file = path.with_name(name)
-    return Config(read_json(file), str(file)) if file.is_file() else None
+    return Config(read_json(file), str(file)) if os.path.isfile(file) else None
 
 
 def name_of(config: Config, path: Path) -> str:
@@ -197,7 +198,7 @@ def entry_of(whole: Config, *, named: str, beside: Config | None = None) -> Mode
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(step) for step in first["loc"])
-        shown = f" (found {first['input']!r:.60})" if isinstance(first.get("input"), str | int | float) else ""
+        shown = f" (found {met(first['input'])})" if isinstance(first.get("input"), str | int | float) else ""
         message = f"describes no possible {config.kind} model: {place}: {first['msg']}{shown}"
         raise InvalidSpec(message, where=whole.where) from error
 
@@ -242,6 +243,7 @@ def _entry(whole: Config, config: Config, shape: Shape, named: str, weights: str
     if config.prefix or whole.has("vision_config", "audio_config"):
         said.append("the text model alone; what vision and audio towers hold is not counted")
     context, remark = _context(whole, config)
+    named = "".join(filter(str.isprintable, named))
     identifier = slug(named.rpartition("/")[2])
     return ModelEntry(
         id=identifier,

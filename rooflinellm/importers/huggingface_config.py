@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rooflinellm import _yaml
-from rooflinellm.errors import InvalidSpec, UnsupportedModel
+from rooflinellm.errors import InvalidSpec, UnsupportedModel, met
 from rooflinellm.specs.model import MAX_LAYERS
 
 MAX_BYTES = 8_000_000
@@ -269,4 +269,4 @@ def _shown(value: Any) -> str:
     """A value as a message can hold it."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**18:
         return "a huge number"
-    return re.sub(r"\s+", " ", f"{value!r:.60}")
+    return re.sub(r"\s+", " ", f"{met(value)}")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rooflinellm.errors import UnreadableFile, UnsupportedModel
+from rooflinellm.errors import UnreadableFile, UnsupportedModel, met
 from rooflinellm.specs.index import regular_status
 
 MAX_HEADER_BYTES = 2**24  # far above any real one; the format allows 100 MB
@@ -218,14 +218,12 @@ def _tensor(name: str, value: Any, path: Path) -> SafeTensor:
     if not isinstance(dtype, str) or dtype not in DTYPE_BITS:
         raise fault(path, f"tensor {name!r:.100} is of dtype {dtype!r:.40}, which is not known")
     if not _naturals(shape) or len(shape) > MAX_DIMENSIONS:
-        raise fault(path, f"tensor {name!r:.100} has shape {shape!r:.60}; expected at most {MAX_DIMENSIONS} lengths")
+        raise fault(path, f"tensor {name!r:.100} has shape {met(shape)}; expected at most {MAX_DIMENSIONS} lengths")
     if not _naturals(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise fault(path, f"tensor {name!r:.100} lies at {offsets!r:.60}; expected its start and its end")
+        raise fault(path, f"tensor {name!r:.100} lies at {met(offsets)}; expected its start and its end")
     tensor = SafeTensor(name, dtype, tuple(shape), *offsets)
     if tensor.elements * DTYPE_BITS[dtype] != 8 * tensor.bytes:
-        raise fault(
-            path, f"tensor {name!r:.100} of shape {shape!r:.60} in {dtype} does not take {tensor.bytes:,} bytes"
-        )
+        raise fault(path, f"tensor {name!r:.100} of shape {met(shape)} in {dtype} does not take {tensor.bytes:,} bytes")
     return tensor
 
 
@@ -295,13 +293,13 @@ def locate(path: Path) -> Files:
     """
     if path.name.lower().endswith(INDEX):
         return _indexed(path)
-    if not path.is_dir():
+    if not os.path.isdir(path):
         _open(path, 1)
         part = _PART.fullmatch(path.name)
         index = None if part is None else path.with_name(f"{part['prefix']}{INDEX}")
         if part is None:
             return Files(path.parent, (path,))
-        return _indexed(index) if index is not None and index.is_file() else _parts(path, part)
+        return _indexed(index) if index is not None and os.path.isfile(index) else _parts(path, part)
     try:
         names = sorted(name for name in os.listdir(path) if not name.startswith("."))
     except OSError as error:
@@ -330,7 +328,7 @@ def _parts(path: Path, part: re.Match[str]) -> Files:
         raise fault(path, f"{count:,} parts; no model has so many")
     paths = tuple(path.with_name(f"{part['prefix']}-{n:05}-of-{count:05}{SUFFIX}") for n in range(1, count + 1))
     for number, each in enumerate(paths, start=1):
-        if not each.exists():
+        if not os.path.exists(each):
             raise fault(path, f"part {number} of {count} is missing: {each.name}")
     return Files(path.parent, paths)
 
@@ -360,7 +358,7 @@ def _indexed(index: Path) -> Files:
         if "/" in file or "\\" in file or not file.endswith(SUFFIX):
             raise fault(index, f"{file!r:.100} is no name of a safetensors file beside it")
         path = index.with_name(file)
-        if not path.exists():
+        if not os.path.exists(path):
             raise fault(index, f"a file that it names is missing: {file}")
         paths.append(path)
     return Files(index.parent, tuple(paths), held)

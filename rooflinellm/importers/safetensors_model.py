@@ -54,7 +54,7 @@ def read(path: str | os.PathLike[str]) -> ModelEntry:
     config = files.folder / CONFIG
     if files.paths[0].name.startswith("adapter_"):
         raise UnsupportedModel("an adapter, not a model", where=str(files.paths[0]), next_step="Name the model itself.")
-    if not config.is_file():
+    if not os.path.isfile(config):
         raise UnsupportedModel(
             f"there is no {CONFIG} beside the files, and their headers do not tell the model's shape",
             where=str(files.folder),
@@ -62,7 +62,7 @@ def read(path: str | os.PathLike[str]) -> ModelEntry:
         )
     values = read_json(config)
     beside_path = files.folder / huggingface.QUANTISATION
-    beside = read_json(beside_path) if beside_path.is_file() else None
+    beside = read_json(beside_path) if os.path.isfile(beside_path) else None
     packing = packing_of(values, beside)
     entry, known = _shape(values, config, beside)
     collector = _Collector(entry, packing, files, known if packing.family == "hf" else None)

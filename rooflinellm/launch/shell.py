@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rooflinellm.errors import InvalidRequest
+from rooflinellm.errors import InvalidRequest, met
 from rooflinellm.launch.flags import CONTAINERS, LAUNCHERS, NOTED, PROGRAMS, QUIET_VARIABLES, SILENT, WORDS, Program
 
 WHERE = "command"
@@ -51,7 +51,7 @@ def parse(text: str) -> Parsed:
         A quotation that does not end, no program that is known, or a flag without its value.
     """
     if not isinstance(text, str) or not text.strip():
-        raise InvalidRequest(f"{text!r:.60} is no command", where=WHERE, next_step=_known())
+        raise InvalidRequest(f"{met(text)} is no command", where=WHERE, next_step=_known())
     if len(text) > LONGEST:
         raise InvalidRequest(f"{len(text):,} characters are no command", where=WHERE)
     words = _words(_CONTINUED.sub(" ", text))

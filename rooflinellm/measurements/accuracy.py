@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
+from rooflinellm._files import write_whole
 from rooflinellm.errors import InvalidRequest, UnreadableFile
 from rooflinellm.measurements import accuracy_tables
 from rooflinellm.measurements.population import AT_DEPTH
@@ -267,12 +269,15 @@ class ValidationResult:
             The file cannot be written.
         """
         try:
-            with open(path, "w", encoding="utf-8", newline="") as stream:
-                writer = csv.DictWriter(stream, ROW_COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(row.cells() for row in self.rows)
+            write_whole(path, self._save_rows)
         except OSError as error:
             raise UnreadableFile(f"cannot be written: {error.strerror or error}", where=os.fspath(path)) from error
+
+    def _save_rows(self, path: Path) -> None:
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.DictWriter(stream, ROW_COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(row.cells() for row in self.rows)
 
     def __repr__(self) -> str:
         overall = f", MdAPE {self.overall.mdape:.1%}" if self.overall else ""

@@ -208,8 +208,9 @@ def read(path: Path | Traversable | None = None) -> Iterator[KernelRow]:
     try:
         content = file.read_bytes()
         text = (gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise UnreadableFile(f"cannot be read: {error}", where=str(file)) from error
+    except (OSError, EOFError, UnicodeDecodeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)[:80]
+        raise UnreadableFile(f"cannot be read: {reason}", where=str(file)[:200]) from error
     device = cache(catalog.hardware)
     for number, cells in enumerate(csv.DictReader(io.StringIO(text)), 2):
         where = f"{file}, line {number}"

@@ -12,10 +12,12 @@ from rooflinellm.errors import InvalidSpec
 from rooflinellm.measurements.row import Row, from_cells
 
 ENGINE = "llama.cpp"
-_TEST = re.compile(r"(?P<kind>pp|tg)\s*(?P<tokens>\d+)(?:\+tg\s*(?P<more>\d+))?(?:\s*@\s*d\s*(?P<depth>\d+))?")
+_TEST = re.compile(
+    r"(?P<kind>pp|tg)\s*(?P<tokens>\d{1,18})(?:\+tg\s*(?P<more>\d{1,18}))?(?:\s*@\s*d\s*(?P<depth>\d{1,18}))?"
+)
 _RATE = re.compile(r"(?P<mean>[\d.]+)\s*(?:±\s*(?P<sd>[\d.]+))?")
 _BUILD = re.compile(r"build:\s*(?P<build>[0-9a-f]{6,}\s*\(\d+\))")
-_SETTINGS = re.compile(r"(?P<name>[a-z_]+) = (?P<value>-?\d+)")
+_SETTINGS = re.compile(r"(?P<name>[a-z_]+) = (?P<value>-?\d{1,18}\b)")
 _DEVICES = (
     re.compile(r"^\s*Device \d+: (?P<name>[^,]+),"),  # CUDA and ROCm
     re.compile(r"ggml_vulkan: \d+ = (?P<name>[^|]+?)\s*(?:\([^|]*\)\s*)?\|"),
@@ -118,7 +120,7 @@ def _device_cells(devices: Sequence[str]) -> dict[str, Any]:
 
 
 def _amount(text: str, factors: Mapping[str, float]) -> float | None:
-    match = re.fullmatch(r"([\d.]+)\s*([A-Za-z]+)", text)
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d*)?)\s*([A-Za-z]+)", text)
     return float(match[1]) * factors[match[2]] if match and match[2] in factors else None
 
 
@@ -189,7 +191,7 @@ def from_record(record: Mapping[str, Any], file: str, line: int) -> Row:
         lengths = _lengths(*(int(str(record.get(key) or 0)) for key in ("n_prompt", "n_gen", "n_depth")))
         gib = None if size in (None, "") else int(str(size)) / units.GIB
         billions = None if params in (None, "") else int(str(params)) / units.GIGA
-    except ValueError:
+    except (ValueError, OverflowError):
         lengths, gib, billions, problem = {}, None, None, "n_prompt, n_gen, n_depth or model_size is no whole number"
     row = from_cells(
         {
@@ -307,5 +309,5 @@ def _batched_line(cells: Mapping[str, str], context: Mapping[str, Any], file: st
 def _sum(depth: str, prompt: str) -> str:
     try:
         return str(int(float(depth)) + int(float(prompt)))
-    except ValueError:
+    except (ValueError, OverflowError):
         return prompt

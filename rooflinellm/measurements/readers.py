@@ -91,7 +91,7 @@ def _text(path: Path | Traversable, name: str) -> str:
         if data[:2] == GZIP:
             with gzip.open(io.BytesIO(data)) as archive:
                 data = archive.read(MAX_FILE_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise UnreadableFile(getattr(error, "strerror", None) or str(error), where=name) from error
     if len(data) > MAX_FILE_BYTES:
         raise UnreadableFile(f"larger than {MAX_FILE_BYTES >> 20} MiB", where=name)

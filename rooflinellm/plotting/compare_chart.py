@@ -100,7 +100,7 @@ def _draw(ax: Axes, comparison: Comparison, shown: _Rows, prompt: int, size: flo
     names = device_names([row.system for row, _ in shown])
     ticks = [_row_name(name, item) for name, (_, item) in zip(names, shown, strict=True)]
     ax.set_yticks(range(len(shown)), ticks, parse_math=False)
-    ax.set_title(_title(comparison, prompt), loc="left", fontsize=10.5, color=style.INK, wrap=True, parse_math=False)
+    style.set_title(ax, _title(comparison, prompt))
     ax.set_gid("rooflinellm-compare")
     style.frame(ax)
     ax.grid(False, axis="y")

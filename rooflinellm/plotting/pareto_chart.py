@@ -133,7 +133,7 @@ def _draw(ax: Axes, sweep: Sweep, trails: list[_Trail], size: float, *, ideal: b
         ax.yaxis, [*(trail.together for trail in trails), *(y for _, y in bounds)],
         f"Decode rate of all requests{' by device' if shared else ''} [tokens/s]",
     )  # fmt: skip
-    ax.set_title(sweep_title(sweep), loc="left", fontsize=10.5, color=style.INK, wrap=True, parse_math=False)
+    style.set_title(ax, sweep_title(sweep))
     ax.set_gid("rooflinellm-pareto")
     style.frame(ax)
     layer = LabelLayer(ax)

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import count, scalar_count
-from rooflinellm.errors import InvalidRequest, RooflineWarning
+from rooflinellm.errors import InvalidRequest, RooflineWarning, met
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.plotting import roofline_words as words
 from rooflinellm.plotting import style
@@ -112,7 +112,7 @@ def roofline(
     )
     shown = sorted({scalar_count("batches", batch, MAX_BATCH) for batch in _listed(batches)})
     if not (isinstance(label_size, int | float) and not isinstance(label_size, bool) and 0 < label_size < 1000):
-        raise InvalidRequest(f"{label_size!r:.60} is not a size in points above 0", where="label_size")
+        raise InvalidRequest(f"{met(label_size)} is not a size in points above 0", where="label_size")
 
     answers: list[tuple[Workload, ...]] = []
     by_series = _by_series(rows, systems, models)
@@ -143,7 +143,7 @@ _MODEL: tuple[type, ...] = (str, os.PathLike, ModelEntry, ModelSpec)
 def _several(value: Any, where: str, most: int, single: tuple[type, ...]) -> list[Any]:
     items = [value] if isinstance(value, single) else value
     if not isinstance(items, list | tuple) or not items:
-        raise InvalidRequest(f"{value!r:.60} names nothing; give one entry or a list of them", where=where)
+        raise InvalidRequest(f"{met(value)} names nothing; give one entry or a list of them", where=where)
     if len(items) > most:
         raise InvalidRequest(f"{len(items)} entries are more than the {most} a chart can tell apart", where=where)
     return list(items)
@@ -153,7 +153,7 @@ def _listed(batches: Any) -> list[Any]:
     try:
         found = list(batches)
     except TypeError as error:
-        raise InvalidRequest(f"{batches!r:.60} is not a sequence of whole numbers", where="batches") from error
+        raise InvalidRequest(f"{met(batches)} is not a sequence of whole numbers", where="batches") from error
     if not found:
         raise InvalidRequest("no batch; give at least one", where="batches")
     return [item.item() if hasattr(item, "item") else item for item in found]
@@ -293,7 +293,7 @@ class _Drawing:
             axis.set_minor_formatter(NullFormatter())
         ax.set_xlabel("Arithmetic intensity [FLOP/byte]", fontsize=9.5, color=style.INK)
         ax.set_ylabel("Compute rate [TFLOP/s]", fontsize=9.5, color=style.INK)
-        ax.set_title(words.title(self.devices), loc="left", fontsize=10.5, color=style.INK, wrap=True, parse_math=False)
+        style.set_title(ax, words.title(self.devices))
         ax.set_gid("rooflinellm-roofline")
         style.frame(ax)
 

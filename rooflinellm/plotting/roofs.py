@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from rooflinellm.errors import InvalidRequest, MissingSpec
+from rooflinellm.errors import InvalidRequest, MissingSpec, met
 from rooflinellm.roofline import ridge_point
 from rooflinellm.specs.hardware import HardwareSpec, Peak, Precision, SystemSpec
 from rooflinellm.summary import device_text
@@ -207,7 +207,7 @@ def check_precisions(precisions: Sequence[str] | None, systems: Iterable[SystemS
     systems = list(systems)
     for name in asked:
         if not isinstance(name, str) or name.lower().split(".")[0] not in known:
-            raise InvalidRequest(f"{name!r:.60} is not one of {', '.join(known)}", where="precisions")
+            raise InvalidRequest(f"{met(name)} is not one of {', '.join(known)}", where="precisions")
         peaks = [peak for system in systems for peak in system.device.peak_list]
         if not any(name.lower() in (peak.precision, peak.key) for peak in peaks):
             there = ", ".join(dict.fromkeys(peak.key for peak in peaks))

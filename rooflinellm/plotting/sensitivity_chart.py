@@ -85,7 +85,7 @@ def _draw(ax: Axes, of: Sensitivity, rows: list[Elasticity], size: float) -> Non
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_yticks(range(len(rows)), [_row_name(each) for each in rows], parse_math=False)
     ax.set_xlabel(X_WORDS, fontsize=9.5, color=style.INK)
-    ax.set_title(_title(of), loc="left", fontsize=10.5, color=style.INK, wrap=True, parse_math=False)
+    style.set_title(ax, _title(of))
     ax.set_gid("rooflinellm-sensitivity")
     style.frame(ax)
     ax.grid(False, axis="y")

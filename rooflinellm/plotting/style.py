@@ -22,6 +22,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rooflinellm._files import write_whole
 from rooflinellm.errors import InvalidRequest
 
 INK = "#222222"
@@ -131,6 +132,15 @@ def describe(ax: Axes) -> str:
     return text
 
 
+def set_title(ax: Axes, text: str, *, fontsize: float = 10.5, **others: Any) -> None:
+    """Give axes a title on the left, wrapped where it is long.
+
+    Wrapping measures lines as formulas whatever `parse_math` says, and fails on what is none: a text with dollar signs
+    stays on its line.
+    """
+    ax.set_title(text, loc="left", fontsize=fontsize, color=INK, wrap="$" not in text, parse_math=False, **others)
+
+
 def save(chart: Axes | Figure, path: str | os.PathLike[str], *, dpi: float = RESOLUTION_DPI) -> None:
     """Write a chart to a file, with its description inside; a chart made anew gives the same bytes.
 
@@ -148,12 +158,15 @@ def save(chart: Axes | Figure, path: str | os.PathLike[str], *, dpi: float = RES
     Raises
     ------
     InvalidRequest
-        Another ending.
+        Another ending, or a file that cannot be written.
     """
     kind = Path(path).suffix.lower().lstrip(".")
     if kind not in ("png", "svg", "pdf"):
         raise InvalidRequest(f"'{kind}' is not one of png, svg, pdf", where="path")
-    _write(chart, path, kind, dpi)
+    try:
+        write_whole(path, lambda file: _write(chart, file, kind, dpi))
+    except OSError as error:
+        raise InvalidRequest(f"cannot write: {error.strerror or error}", where="path") from error
 
 
 def svg_text(chart: Axes | Figure) -> str:

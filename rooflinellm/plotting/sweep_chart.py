@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from rooflinellm.api.sweep_result import Sweep
 from rooflinellm.api.sweep_table import fixed_text, sweep_title
-from rooflinellm.errors import InvalidRequest
+from rooflinellm.errors import InvalidRequest, met
 from rooflinellm.plotting import style
 from rooflinellm.plotting.labels import CLEAR, LabelLayer, Note, PointLabel, halo_text, paragraph
 from rooflinellm.plotting.series import (
@@ -96,7 +96,7 @@ def sweep(
     x = longest_axis(sweep) if x is None else x
     lines = series_over(sweep, x)
     if y not in Y_WORDS:
-        raise InvalidRequest(f"{y!r:.60} is not one of {', '.join(Y_WORDS)}", where="y")
+        raise InvalidRequest(f"{met(y)} is not one of {', '.join(Y_WORDS)}", where="y")
     check_size(label_size)
     with style.styled():
         axes = style.axes_for(ax)
@@ -109,7 +109,7 @@ def sweep(
 def check_size(label_size: Any) -> None:
     """Refuse what is no size of letters."""
     if not (isinstance(label_size, int | float) and not isinstance(label_size, bool) and 0 < label_size < 1000):
-        raise InvalidRequest(f"{label_size!r:.60} is not a size in points above 0", where="label_size")
+        raise InvalidRequest(f"{met(label_size)} is not a size in points above 0", where="label_size")
 
 
 class _Drawing:
@@ -142,7 +142,7 @@ class _Drawing:
         room = room_for(self.ax, max(map(len, names)), self.size)
         set_up_x(self.ax, self.x, np.concatenate([x_values(each) for each in self.lines]), room=room)
         self.logarithmic = set_up_rates(self.ax.yaxis, shown, Y_WORDS[self.y])
-        self.ax.set_title(sweep_title(sweep), loc="left", fontsize=10.5, color=style.INK, wrap=True, parse_math=False)
+        style.set_title(self.ax, sweep_title(sweep))
         self.ax.set_gid("rooflinellm-sweep")
         style.frame(self.ax)
         self.layer = LabelLayer(self.ax)

@@ -169,7 +169,7 @@ def _draw(ax: Axes, rows: Sequence[Row], title: str, size: float) -> None:
         ax.set_yticks([number - 1 for number in numbered], [str(number) for number in numbered])
         ax.set_ylabel("Request, in order of arrival", fontsize=9)
     ax.set_xlabel(f"Time [{name}]", fontsize=9)
-    ax.set_title(title, loc="left", fontsize=10, color=style.INK, wrap=True, parse_math=False, pad=20)
+    style.set_title(ax, title, fontsize=10, pad=20)
     ax.legend(
         handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, frameon=False, fontsize=size,
         borderpad=0.0, handlelength=1.6, borderaxespad=0.3, columnspacing=1.6,

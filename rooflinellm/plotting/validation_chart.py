@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from rooflinellm.errors import InvalidRequest
+from rooflinellm.errors import InvalidRequest, met
 from rooflinellm.measurements.accuracy import GROUPINGS, By, RowResult, ValidationResult, accuracy_of
 from rooflinellm.plotting import style
 from rooflinellm.units import significant
@@ -87,9 +87,9 @@ def validation(
     if by not in GROUPINGS:
         raise InvalidRequest(f"{by!r:.40} is not one of {', '.join(GROUPINGS)}", where="by")
     if not (isinstance(label_size, int | float) and not isinstance(label_size, bool) and 0 < label_size < 1000):
-        raise InvalidRequest(f"{label_size!r:.60} is not a size in points above 0", where="label_size")
+        raise InvalidRequest(f"{met(label_size)} is not a size in points above 0", where="label_size")
     if not (note is None or isinstance(note, str)):
-        raise InvalidRequest(f"{note!r:.60} is no text", where="note")
+        raise InvalidRequest(f"{met(note)} is no text", where="note")
     rows = _rates(result)
     groups = _groups(rows, by)
     words = _Words(groups, rows, len(result.predicted) - len(rows), by, note or "")

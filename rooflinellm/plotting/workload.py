@@ -11,7 +11,7 @@ from typing import Any
 
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.plans import choose, entered
-from rooflinellm.errors import InvalidRequest, RooflineWarning
+from rooflinellm.errors import InvalidRequest, RooflineWarning, met
 from rooflinellm.plotting.roofs import Roof, Slope
 from rooflinellm.results import Estimate, Phase
 from rooflinellm.roofline import attainable
@@ -277,17 +277,17 @@ def check_measured(rows: Any) -> list[dict[str, Any]]:
 
 def _checked_row(row: Any, where: str) -> dict[str, Any]:
     if not isinstance(row, Mapping):
-        raise InvalidRequest(f"{row!r:.60} is not a mapping with phase and tokens_per_s", where=where)
+        raise InvalidRequest(f"{met(row)} is not a mapping with phase and tokens_per_s", where=where)
     strangers = [str(name) for name in row if name not in _MEASURED_FIELDS]
     if strangers:
         raise InvalidRequest(
             f"unknown field {', '.join(strangers)}; there are {', '.join(sorted(_MEASURED_FIELDS))}", where=where
         )
     if row.get("phase") not in PHASES:
-        raise InvalidRequest(f"phase {row.get('phase')!r:.60} is not one of {', '.join(PHASES)}", where=where)
+        raise InvalidRequest(f"phase {met(row.get('phase'))} is not one of {', '.join(PHASES)}", where=where)
     rate, batch = row.get("tokens_per_s"), row.get("batch", 1)
     if not isinstance(rate, numbers.Real) or isinstance(rate, bool) or not 0 < float(rate) < math.inf:
-        raise InvalidRequest(f"tokens_per_s {rate!r:.60} is not a number above 0", where=where)
+        raise InvalidRequest(f"tokens_per_s {met(rate)} is not a number above 0", where=where)
     if not isinstance(batch, numbers.Integral) or isinstance(batch, bool) or batch < 1:
-        raise InvalidRequest(f"batch {batch!r:.60} is not a whole number from 1 on", where=where)
+        raise InvalidRequest(f"batch {met(batch)} is not a whole number from 1 on", where=where)
     return {**row, "batch": int(batch)}

@@ -7,10 +7,11 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from rooflinellm._files import write_whole
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import count
 from rooflinellm.api.compare import PROMPTS, Comparison, compare
@@ -127,13 +128,13 @@ class Report:
 def write_files(texts: dict[Path, str], *, force: bool = False) -> None:
     """Write several files, or none where one of them is there and may not be replaced; errors as in `Report.save`."""
     for file in texts:
-        if file.exists() and not force:
+        if os.path.exists(file) and not force:
             raise InvalidRequest(
                 f"'{file}' is there already", where="path", next_step="Name another file, or say force=True."
             )
     for file, text in texts.items():
         try:
-            file.write_text(text, encoding="utf-8", newline="\n")
+            write_whole(file, partial(Path.write_text, data=text, encoding="utf-8", newline="\n"))
         except OSError as error:
             raise InvalidRequest(f"cannot write '{file}': {error.strerror or error}", where="path") from error
 

@@ -7,15 +7,25 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rooflinellm import _yaml
-from rooflinellm.errors import InvalidSpec
+from rooflinellm.errors import InvalidSpec, met
 
 Evidence = Literal["datasheet", "whitepaper", "measured", "third_party", "derived", "estimate"]
 """How a value is known, from the maker's own figure down to a recollection that nobody has checked."""
 
 Identifier = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:[-._+][a-z0-9]+)*$", max_length=100)]
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("holds a line break or a control character")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_printable)]
+"""What charts and terminals show; a control character in it would be obeyed."""
 Count = Annotated[int, Field(ge=1, le=10**9, strict=True)]
 Positive = Annotated[float, Field(gt=1e-9, lt=1e15, strict=True)]
 
@@ -66,8 +76,8 @@ class Entry(Spec):
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
     id: Identifier
-    name: str
-    aliases: tuple[str, ...] = ()
+    name: Name
+    aliases: tuple[Name, ...] = ()
     sources: dict[str, Source] = {}
     notes: tuple[str, ...] = ()
 
@@ -132,8 +142,8 @@ def validate(model: type[Model], data: Any, *, where: str, text: str | None = No
         field = ".".join(str(step) for step in first["loc"]) or "the whole entry"
         line = _yaml.line_of(text, first["loc"]) if text is not None else None
         place = f"{where}, line {line}" if line else where
-        met = first.get("input")
-        shown = f" (found {_shown(met)})" if isinstance(met, str | int | float | bool) else ""
+        given = first.get("input")
+        shown = f" (found {_shown(given)})" if isinstance(given, str | int | float | bool) else ""
         more = f" — and {len(problems) - 1} more" if len(problems) > 1 else ""
         raise InvalidSpec(f"{field}: {first['msg']}{shown}{more}", where=place) from error
 
@@ -142,7 +152,7 @@ def _shown(value: str | float) -> str:
     """A value for a message: whole numbers with thousands of digits cannot be written."""
     if isinstance(value, int) and abs(value) >= 10**30:
         return "a number of more than 30 digits"
-    return f"{value!r:.60}"
+    return f"{met(value)}"
 
 
 def load(model: type[Model], file: Path | Traversable) -> Model:

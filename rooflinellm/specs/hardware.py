@@ -59,10 +59,10 @@ class Memory(Spec):
     data_rate_gt_s: Positive | None = None
     bandwidth_gb_s: Quantity
 
-    @field_validator("configurations_gib", mode="before")
+    @field_validator("configurations_gib")
     @classmethod
-    def _ascending(cls, value: Any) -> Any:
-        if isinstance(value, list) and value != sorted(value):
+    def _ascending(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if value != tuple(sorted(value)):
             raise ValueError("configurations must be listed in ascending order")
         return value
 

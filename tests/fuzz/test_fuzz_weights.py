@@ -1,20 +1,21 @@
 """Mutated GGUF and safetensors files: whatever a file holds, the answer is a model or a `RooflineError`, and soon."""
 
 import json
-import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzz_seeds import CONFIG, gguf, packed, safetensors_header
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rooflinellm.catalog import encodings
 from rooflinellm.engine.layout import lay_out
 from rooflinellm.errors import RooflineError, UnreadableFile
-from rooflinellm.importers import gguf, gguf_model, safetensors, safetensors_model
+from rooflinellm.importers import gguf_model, safetensors, safetensors_model
+from rooflinellm.importers.gguf import read_all
 from rooflinellm.operators.model import ModelSpec
 
 BOUNDED = settings(
@@ -23,109 +24,6 @@ BOUNDED = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 LONGEST_S = 2.0  # one second is promised; the machine may be busy
-
-# --- seeds
-
-
-def _text(value: str) -> bytes:
-    return struct.pack("<Q", len(value.encode())) + value.encode()
-
-
-def _keys(values: dict[str, Any]) -> bytes:
-    parts = []
-    for key, item in values.items():
-        parts.append(_text(key))
-        if isinstance(item, str):
-            parts.append(struct.pack("<I", 8) + _text(item))
-        elif isinstance(item, list) and isinstance(item[0], str):
-            parts.append(struct.pack("<IIQ", 9, 8, len(item)) + b"".join(map(_text, item)))
-        elif isinstance(item, list):
-            parts.append(struct.pack(f"<IIQ{len(item)}I", 9, 4, len(item), *item))
-        else:
-            parts.append(struct.pack("<II", 4, item))
-    return b"".join(parts)
-
-
-def gguf_seed(experts: bool = False) -> bytes:
-    """A Llama of two layers, or one with experts, layers listed one by one."""
-    keys: dict[str, Any] = {
-        "general.architecture": "llama",
-        "general.name": "Seed",
-        "general.file_type": 1,
-        "general.alignment": 32,
-        "llama.context_length": 512,
-        "llama.embedding_length": 32,
-        "llama.block_count": 2,
-        "llama.attention.head_count": [2, 2],
-        "llama.attention.head_count_kv": 1,
-        "llama.expert_count": 4 * experts,
-        "llama.expert_used_count": 2 * experts,
-        "tokenizer.ggml.tokens": ["a", "b", "cc", ""],
-    }
-    shapes = {"token_embd.weight": (32, 8), "output_norm.weight": (32,), "output.weight": (32, 8)}
-    for layer in range(2):
-        name = f"blk.{layer}."
-        shapes |= {f"{name}attn_norm.weight": (32,), f"{name}ffn_norm.weight": (32,)}
-        shapes |= {f"{name}attn_{part}.weight": (32, rows) for part, rows in (("q", 32), ("k", 16), ("v", 16))}
-        shapes |= {f"{name}attn_output.weight": (32, 32)}
-        if experts:
-            shapes |= {f"{name}ffn_gate_inp.weight": (32, 4), f"{name}ffn_down_exps.weight": (64, 32, 4)}
-            shapes |= {f"{name}ffn_gate_exps.weight": (32, 64, 4), f"{name}ffn_up_exps.weight": (32, 64, 4)}
-        else:
-            shapes |= {f"{name}ffn_gate.weight": (32, 64), f"{name}ffn_up.weight": (32, 64)}
-            shapes |= {f"{name}ffn_down.weight": (64, 32)}
-    infos, offset = [], 0
-    for name, shape in shapes.items():
-        kind, size = (0, 4) if len(shape) == 1 else (1, 2)
-        infos.append(_text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset))
-        for length in shape:
-            size *= length
-        offset += -(-size // 32) * 32
-    header = b"GGUF" + struct.pack("<IQQ", 3, len(shapes), len(keys)) + _keys(keys) + b"".join(infos)
-    return header + b"\0" * (-len(header) % 32 + offset)
-
-
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "intermediate_size": 64,
-    "vocab_size": 8,
-    "max_position_embeddings": 512,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-}
-
-
-def safetensors_seed() -> dict[str, Any]:
-    """The header of a Llama of two layers."""
-    shapes: dict[str, list[int]] = {"model.embed_tokens.weight": [8, 32], "lm_head.weight": [8, 32]}
-    shapes["model.norm.weight"] = [32]
-    for layer in range(2):
-        name = f"model.layers.{layer}."
-        shapes |= {f"{name}{norm}.weight": [32] for norm in ("input_layernorm", "post_attention_layernorm")}
-        rows = {"self_attn.q_proj": [32, 32], "self_attn.k_proj": [16, 32], "self_attn.v_proj": [16, 32]}
-        rows |= {"self_attn.o_proj": [32, 32], "mlp.gate_proj": [64, 32], "mlp.up_proj": [64, 32]}
-        rows |= {"mlp.down_proj": [32, 64]}
-        shapes |= {f"{name}{module}.weight": shape for module, shape in rows.items()}
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    at = 0
-    for name, shape in shapes.items():
-        size = 2
-        for length in shape:
-            size *= length
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + size]}
-        at += size
-    return header
-
-
-def packed(header: Any) -> bytes:
-    text = json.dumps(header).encode()
-    end = max((each["data_offsets"][1] for each in safetensors_seed().values() if "dtype" in each), default=0)
-    return struct.pack("<Q", len(text)) + text + b"\0" * end
-
 
 # --- mutations
 
@@ -205,7 +103,7 @@ def answered(read: Callable[[Path], Any], path: Path) -> None:
     assert time.perf_counter() - started < LONGEST_S
 
 
-SEEDS = [gguf_seed(), gguf_seed(experts=True)]
+SEEDS = [gguf(), gguf(experts=True)]
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=["dense", "experts"])
@@ -214,7 +112,7 @@ def test_the_seed_is_a_model(seed: bytes, tmp_path: Path) -> None:
     path.write_bytes(seed)
     assert ModelSpec(gguf_model.read(path)).total_params > 0
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    (tmp_path / "model.safetensors").write_bytes(packed(safetensors_seed()))
+    (tmp_path / "model.safetensors").write_bytes(packed(safetensors_header()))
     assert ModelSpec(safetensors_model.read(tmp_path)).total_params > 0
 
 
@@ -239,13 +137,13 @@ def test_noise_behind_the_magic(content: bytes, tmp_path: Path) -> None:
 @given(data=st.data())
 def test_mutated_bytes_of_a_safetensors_header(data: st.DataObject, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    seed = packed(safetensors_seed())
+    seed = packed(safetensors_header())
     (tmp_path / "model.safetensors").write_bytes(data.draw(mutated(seed, 1_500)))
     answered(safetensors_model.read, tmp_path)
 
 
 @BOUNDED
-@given(header=mutated_json(safetensors_seed()))
+@given(header=mutated_json(safetensors_header()))
 def test_mutated_values_of_a_safetensors_header(header: Any, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     (tmp_path / "model.safetensors").write_bytes(packed(header))
@@ -256,25 +154,25 @@ def test_mutated_values_of_a_safetensors_header(header: Any, tmp_path: Path) -> 
 @given(config=mutated_json(CONFIG | {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32}}))
 def test_mutated_configurations(config: Any, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "model.safetensors").write_bytes(packed(safetensors_seed()))
+    (tmp_path / "model.safetensors").write_bytes(packed(safetensors_header()))
     answered(safetensors_model.read, tmp_path)
 
 
 @BOUNDED
 @given(
     index=mutated_json(
-        {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(safetensors_seed(), "a.safetensors")}
+        {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(safetensors_header(), "a.safetensors")}
     )
 )
 def test_mutated_indices(index: Any, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    (tmp_path / "a.safetensors").write_bytes(packed(safetensors_seed()))
+    (tmp_path / "a.safetensors").write_bytes(packed(safetensors_header()))
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     answered(safetensors_model.read, tmp_path)
 
 
 @BOUNDED
-@given(header=mutated_json(safetensors_seed()))
+@given(header=mutated_json(safetensors_header()))
 def test_we_read_what_the_library_reads(header: Any, tmp_path: Path) -> None:
     theirs = pytest.importorskip("safetensors")
     path = tmp_path / "x.safetensors"
@@ -304,4 +202,4 @@ def test_the_reader_of_headers_alone_is_as_safe(tmp_path: Path) -> None:
     for length in range(0, 1_200, 11):
         path.write_bytes(SEEDS[0][:length])
         with pytest.raises(UnreadableFile):
-            gguf.read_all(path)
+            read_all(path)

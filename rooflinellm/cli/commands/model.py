@@ -166,11 +166,11 @@ def imported(path: str, target: str | None) -> None:
 
     PATH is a config.json, the folder with it, a GGUF file, or hf://organisation/name.
     """
-    from pathlib import Path
-
+    from rooflinellm._files import write_whole
     from rooflinellm.api.lookup import model
     from rooflinellm.errors import UnreadableFile
     from rooflinellm.importers.entry_text import entry_text
+    from rooflinellm.render import printable
 
     spec = model(path)
     text = entry_text(spec.entry)
@@ -178,7 +178,7 @@ def imported(path: str, target: str | None) -> None:
         click.echo(text, nl=False)
         return
     try:
-        Path(target).write_text(text, encoding="utf-8")
+        write_whole(target, lambda path: path.write_text(text, encoding="utf-8"))
     except OSError as error:
         raise UnreadableFile(f"cannot be written: {error.strerror or error}", where=target) from error
-    click.echo(f"{target}: {spec!r}", err=True)
+    click.echo(printable(f"{target}: {spec!r}"), err=True)
