@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rooflinellm.efficiency.rates import FEW, FEW_TOKENS, MANY
+from rooflinellm.efficiency.rates import FEW, MANY, share_of_many
 from rooflinellm.engine.evaluate import (
     Passes,
     Run,
@@ -221,21 +221,21 @@ def _entries(plan: Plan, passes: Passes) -> Iterator[Entry]:
         if row.encoding is not None:
             names["encoding"] = row.encoding
         seen = passes.of(kernel)
-        alike = seen == passes.packed
-        for run in () if alike else passes.packed:
+        for run in passes.packed:
             if run.passes > 0:
-                yield Entry({**names, "regime": _regime(run)}, _launches(kernel, run))
+                yield from _floors(kernel, run, names)
         for run in seen:
             if run.passes > 0:
-                named: dict[Level, str] = {**names, "regime": _regime(run)}
-                busy = _busy(kernel, run, named, device.memory_bandwidth_bytes_per_s, device.peaks)
-                for number, entry in enumerate(busy):
-                    yield replace(entry, launches=_launches(kernel, run)) if alike and number == 0 else entry
+                yield from _busy(kernel, run, names, device.memory_bandwidth_bytes_per_s, device.peaks)
 
 
-def _regime(run: Run) -> str:
-    """Whether a pass computes few or many tokens of a sequence."""
-    return MANY if run.new_tokens > FEW_TOKENS else FEW
+def _floors(kernel: Kernel, run: Run, names: dict[Level, str]) -> Iterator[Entry]:
+    """Launches of an operator over a run, apart by the floors that they lie between."""
+    launches = _launches(kernel, run)
+    many = 0.0 if kernel.kind == "head" else float(share_of_many(run.new_tokens))
+    for regime, share in ((FEW, 1 - many), (MANY, many)):
+        if share > 0:
+            yield Entry({**names, "regime": regime}, launches * share)
 
 
 def _launches(kernel: Kernel, run: Run) -> float:

@@ -21,9 +21,11 @@ T = TypeVar("T")
 NO_WIDTHS = Widths()
 
 FEW_TOKENS = 8
-"""Tokens of a sequence up to which a pass counts as one of few tokens: a decode step or a very short prompt. [token]"""
+"""Tokens of a pass up to which matrix-vector kernels serve it: a decode step or a very short prompt. [token]"""
 FEW, MANY = "few", "many"
-"""Names on the level `regime`."""
+"""Names on the level `regime`: floors of a decode step, and those that long prompts come to."""
+MANY_HALF = 64
+"""Tokens after the first at which floors are half way from the one to the other. [token]"""
 
 NEW_ERA = "2024-08"
 """Builds before this month differ: quantised products moved to integer matrix units in that summer."""
@@ -84,6 +86,15 @@ def width(interval: Interval, name: str, names: Names) -> Any:
         if own is not None:
             return own
     return getattr(interval, name)
+
+
+def share_of_many(new_tokens: Any) -> Any:
+    """Where floors of a pass lie between those of few and of many tokens of a sequence: 0 for a decode step. [-]
+
+        w = (T - 1) / (T - 1 + `MANY_HALF`)
+    """
+    more = new_tokens - 1
+    return more / (more + MANY_HALF)
 
 
 @dataclass(frozen=True)

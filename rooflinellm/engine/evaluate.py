@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rooflinellm._numeric import ceil_div, is_array, maximum, minimum, total, where
-from rooflinellm.efficiency.rates import FEW_TOKENS
+from rooflinellm.efficiency.rates import share_of_many
 from rooflinellm.engine.plan import Kernel, Machine
 from rooflinellm.operators import attention, experts
 from rooflinellm.roofline import sum_of_max
@@ -54,7 +54,7 @@ class Run:
     def __post_init__(self) -> None:
         # Each operator asks for these: they are worked out once.
         object.__setattr__(self, "tokens", self.sequences * self.new_tokens)
-        object.__setattr__(self, "many", self.new_tokens > FEW_TOKENS)
+        object.__setattr__(self, "many", share_of_many(maximum(self.new_tokens, 1)))
         object.__setattr__(self, "exists", is_array(self.passes) or bool(self.passes != 0))
 
 
@@ -298,8 +298,9 @@ def _busy(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any, Any]:
 
 def _floor_s(kernel: Kernel, run: Run) -> Any:
     """Floors of the passes of a run. [s]"""
-    launched = run.passes if kernel.kind != "head" else run.passes * minimum(run.logits, 1)
-    return launched * where(run.many, kernel.floor_many_s, kernel.floor_s)
+    if kernel.kind == "head":  # however long the prompt, few of its positions
+        return run.passes * minimum(run.logits, 1) * kernel.floor_s
+    return run.passes * (kernel.floor_s + run.many * (kernel.floor_many_s - kernel.floor_s))
 
 
 def _expect_product(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any, Any]:

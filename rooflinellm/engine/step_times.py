@@ -76,8 +76,9 @@ class StepTimes:
             StepTimes, plan, skew, overlap, step_tokens=step_tokens, sequences=sequences, context=context, chunks=exact
         )
         self._pipelined = {in_flight: self}
-        together, alone, each = np.arange(1, sequences + 1), np.arange(1, step_tokens + 1), np.arange(context + 2)
-        few = self._packed(lambda count: Run(count, 1, 1, 0, logits=0), np.arange(1, sequences + FEW_TOKENS + 1))
+        together, each = np.arange(1, sequences + 1), np.arange(context + 2)
+        alone = np.arange(1, max(step_tokens, sequences + FEW_TOKENS) + 1)
+        few = self._packed(lambda count: Run(count, 1, 1, 0, logits=0), together)
         head, head_of_many = self._heads(1, together), self._heads(max(step_tokens, FEW_TOKENS + 1), together)
         own = self._own(lambda count: Run(count, 1, 1, 0), together)
         attended = self._own(lambda cached: Run(1, 1, 1, cached), each)
@@ -85,8 +86,7 @@ class StepTimes:
         self._few, self._head, self._head_of_many, self._beside = map(_from_none, (few, head, head_of_many, own))
         self._grown: list[float] = (attended - attended[0]).tolist()
         self._sum_grown: list[float] = [0.0, *accumulate(self._grown)]
-        alike = zip(self._few, self._head, self._beside, strict=False)  # passes of a few more tokens have no head here
-        self._decode: list[float] = [sum(parts) for parts in alike]
+        self._decode: list[float] = [sum(parts) for parts in zip(self._few, self._head, self._beside, strict=True)]
         self._new = _knots(1, step_tokens, (step_tokens, *exact))
         starts = [step_tokens * count for count in range(1, MULTIPLES)]
         starts += [end - less for end in _attention_ends(plan, context) for less in (1, 0)]
@@ -145,7 +145,8 @@ class StepTimes:
             [s]
         """
         prompt = sum(new for new, _ in chunks)
-        weights, head = (self._few, self._head) if prompt <= FEW_TOKENS else (self._many, self._head_of_many)
+        weights = self._many if prompt else self._few
+        head = self._head if prompt <= FEW_TOKENS else self._head_of_many
         seconds = weights[sequences + prompt] + head[sequences + ending] + self._beside[sequences]
         if sequences:
             below, over = divmod(total, sequences)
