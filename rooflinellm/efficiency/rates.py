@@ -91,7 +91,7 @@ def width(interval: Interval, name: str, names: Names) -> Any:
 def share_of_many(new_tokens: Any) -> Any:
     """Where floors of a pass lie between those of few and of many tokens of a sequence: 0 for a decode step. [-]
 
-        w = (T - 1) / (T - 1 + `MANY_HALF`)
+    w = (T - 1) / (T - 1 + `MANY_HALF`)
     """
     more = new_tokens - 1
     return more / (more + MANY_HALF)
