@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rooflinellm.efficiency.rates import FEW, MANY, share_of_many
+from rooflinellm.efficiency.rates import FEW, MANY
 from rooflinellm.engine.evaluate import (
     Passes,
     Run,
@@ -232,7 +232,7 @@ def _entries(plan: Plan, passes: Passes) -> Iterator[Entry]:
 def _floors(kernel: Kernel, run: Run, names: dict[Level, str]) -> Iterator[Entry]:
     """Launches of an operator over a run, apart by the floors that they lie between."""
     launches = _launches(kernel, run)
-    many = 0.0 if kernel.kind == "head" else float(share_of_many(run.new_tokens))
+    many = 0.0 if kernel.kind == "head" else float(run.many)
     for regime, share in ((FEW, 1 - many), (MANY, many)):
         if share > 0:
             yield Entry({**names, "regime": regime}, launches * share)

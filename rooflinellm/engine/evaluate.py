@@ -33,10 +33,13 @@ class Run:
         Tokens in each sequence's cache before the first pass. [token]
     logits : array_like
         Positions of a sequence whose logits a pass computes: 1, or 0 for a chunk that is not the last. [-]
+    of_one : array_like, optional
+        Tokens of a pass that belong to one prompt, where several are packed behind one another; None is all of
+        `new_tokens`. [token]
     tokens : array_like
         Tokens of a pass over all sequences. [token]
-    many : array_like of bool
-        Whether a pass is one of many tokens of a sequence.
+    many : array_like
+        Where the floors of a pass lie between those of a decode step and of a long prompt. [-]
     exists : bool
         Whether there may be any passes: not where their number is plainly 0.
     """
@@ -46,6 +49,7 @@ class Run:
     passes: Any
     cached: Any
     logits: Any = 1
+    of_one: Any = None
 
     tokens: Any = field(init=False, repr=False, compare=False)
     many: Any = field(init=False, repr=False, compare=False)
@@ -53,8 +57,9 @@ class Run:
 
     def __post_init__(self) -> None:
         # Each operator asks for these: they are worked out once.
+        own = self.new_tokens if self.of_one is None else self.of_one
         object.__setattr__(self, "tokens", self.sequences * self.new_tokens)
-        object.__setattr__(self, "many", share_of_many(maximum(self.new_tokens, 1)))
+        object.__setattr__(self, "many", share_of_many(maximum(own, 1)))
         object.__setattr__(self, "exists", is_array(self.passes) or bool(self.passes != 0))
 
 

@@ -84,7 +84,7 @@ class Request:
         if chunk is None:
             whole = (Run(sequences, new, where(new > 0, 1, 0), cached),)
             return Passes(whole, whole)
-        packed = _chunks(1, sequences * new, chunk, cached, logits=sequences)
+        packed = _chunks(1, sequences * new, chunk, cached, logits=sequences, of_one=minimum(new, chunk))
         return Passes(packed, _chunks(sequences, new, chunk, cached))
 
     def decode_passes(self, steps: Any) -> Passes:
@@ -93,13 +93,16 @@ class Request:
         return Passes(runs, runs)
 
 
-def _chunks(sequences: Any, new: Any, chunk: Any, cached: Any, logits: Any = 1) -> tuple[Run, Run]:
+def _chunks(
+    sequences: Any, new: Any, chunk: Any, cached: Any, logits: Any = 1, of_one: Any = None
+) -> tuple[Run, Run]:
     """Full chunks without logits, and the last one with."""
     before = maximum(ceil_div(new, chunk) - 1, 0)
     done = before * chunk
+    last = None if of_one is None else minimum(of_one, new - done)
     return (
-        Run(sequences, chunk, before, cached, logits=0),
-        Run(sequences, new - done, where(new > 0, 1, 0), cached + done, logits),
+        Run(sequences, chunk, before, cached, logits=0, of_one=of_one),
+        Run(sequences, new - done, where(new > 0, 1, 0), cached + done, logits, last),
     )
 
 
