@@ -27,11 +27,6 @@ FEW, MANY = "few", "many"
 MANY_HALF = 64
 """Tokens after the first at which floors are half way from the one to the other. [token]"""
 
-NEW_ERA = "2024-08"
-"""Builds before this month differ: quantised products moved to integer matrix units in that summer."""
-OLD = "before-2024-08"
-"""Name on the level `era`."""
-
 
 def value(factors: Factors, names: Names) -> float:
     """The product of a base and the factors of the names at hand.
@@ -185,7 +180,7 @@ def rates(
     device: HardwareSpec,
     engine: str,
     backend: str,
-    build: str | None = None,
+    era: str | None = None,
     variant: str | None = None,
 ) -> Rates:
     """Look up what profiles say: the first group of the first profile that matches engine, backend and device.
@@ -198,8 +193,8 @@ def rates(
         The device.
     engine, backend : str
         Ids, such as ``llama.cpp`` and ``cuda``.
-    build : str, optional
-        Date of the engine's build; None is a current one.
+    era : str, optional
+        Of the engine's build, see `EngineSpec.era`; None is the current one.
     variant : str, optional
         Id of the engine that is asked for, where it is a variant of `engine`.
 
@@ -212,7 +207,7 @@ def rates(
     MissingSpec
         No profile says anything about the engine and backend.
     """
-    names = engine, backend, build, variant
+    names = engine, backend, era, variant
     return _kept.of((*profiles, device), names, lambda: _rates(profiles, device, *names))
 
 
@@ -221,7 +216,7 @@ def _rates(
     device: HardwareSpec,
     engine: str,
     backend: str,
-    build: str | None,
+    era: str | None,
     variant: str | None,
 ) -> Rates:
     found = group_for(profiles, engine, backend, device.id)
@@ -230,7 +225,7 @@ def _rates(
         raise MissingSpec(f"no efficiency for {engine} on {backend}", where=f"profiles {known}, field groups")
     profile, group = found
     power = profile.decode_power_fraction, profile.prefill_power_fraction
-    return Rates(group, _names_of(device, build, variant), profile.basis, *power)
+    return Rates(group, _names_of(device, era, variant), profile.basis, *power)
 
 
 _kept = Kept[Rates](1024)
@@ -263,7 +258,7 @@ def way(profiles: Sequence[ProfileSpec], name: WayName) -> Way:
     raise MissingSpec(f"no rate for copies of kind {name}", where=f"profiles {known}, field ways")
 
 
-def _names_of(device: HardwareSpec, build: str | None, variant: str | None) -> dict[Level, str]:
+def _names_of(device: HardwareSpec, era: str | None, variant: str | None) -> dict[Level, str]:
     names: dict[Level, str] = {
         "memory_type": device.memory.type.partition("-")[0],
         "architecture": device.architecture,
@@ -271,8 +266,8 @@ def _names_of(device: HardwareSpec, build: str | None, variant: str | None) -> d
     }
     if device.kind == "cpu" and device.compute_units is not None:
         names["cores"] = str(2 ** round(math.log2(device.compute_units)))
-    if build is not None and build < NEW_ERA:
-        names["era"] = OLD
+    if era is not None:
+        names["era"] = era
     if variant is not None:
         names["variant"] = variant
     return names

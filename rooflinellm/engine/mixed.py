@@ -40,7 +40,8 @@ def mixed_passes(
     if isinstance(chunk_tokens, int) and chunk_tokens == 0:
         return Passes(decoding, tuple(own), decoding)
     chunk = Run(1, chunk_tokens, 1, chunk_context, logits=logits)
-    packed = Run(1, len(contexts) + chunk_tokens, 1, chunk_context, logits=len(contexts) + logits)
+    together, last = len(contexts) + chunk_tokens, len(contexts) + logits
+    packed = Run(1, together, 1, chunk_context, logits=last, of_one=chunk_tokens)
     return Passes((packed,), (*own, chunk), (*decoding, chunk))
 
 

@@ -132,7 +132,8 @@ class StageBuilder:
     def _kernels(self, device: HardwareSpec, backend_name: str) -> KernelBuilder:
         name, backend = f"{self.engine.id}:{backend_name}", self.engine.backends[backend_name]
         variant = None if self.engine.variant_of is None else self.engine.id
-        rate = rates(self.profiles, device, profiled_as(self.engine, self.profiles), backend_name, self.build, variant)
+        era = self.engine.era(self.build)
+        rate = rates(self.profiles, device, profiled_as(self.engine, self.profiles), backend_name, era, variant)
         return KernelBuilder(
             self.engine, name, backend, device, rate, self.cache, self.scale, self.hidden, self.expanded, self.build,
             self.seen, self.parallel,

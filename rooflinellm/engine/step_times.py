@@ -3,10 +3,11 @@
 The engine answers once, over arrays; after that a step is a look-up. With B sequences decoding over c tokens each on
 average, and chunks of p_i tokens over q_i cached ones,
 
-    T = w(B + sum p_i) + h(B + prompts that end) + s(B) + B (a(c) - a(0)) + sum s_p(p_i, q_i)
+    T = w(B + sum p_i) + f(max p_i) + h(B + prompts that end) + s(B) + B (a(c) - a(0)) + sum s_p(p_i, q_i)
 
-w is the time of products with weights, h that of the head, s and s_p that of attention and recurrent state; all of them
-are times of `engine.phases`, which adds operators up and attention sequence by sequence.
+w is the time of products with weights, f what floors of prompts take over those of decode steps, h the time of the
+head, s and s_p that of attention and recurrent state; all of them are times of `engine.phases`, which adds operators up
+and attention sequence by sequence.
 """
 
 from __future__ import annotations
@@ -78,15 +79,17 @@ class StepTimes:
         self._pipelined = {in_flight: self}
         together, each = np.arange(1, sequences + 1), np.arange(context + 2)
         alone = np.arange(1, max(step_tokens, sequences + FEW_TOKENS) + 1)
-        few = self._packed(lambda count: Run(count, 1, 1, 0, logits=0), together)
         head, head_of_many = self._heads(1, together), self._heads(max(step_tokens, FEW_TOKENS + 1), together)
         own = self._own(lambda count: Run(count, 1, 1, 0), together)
         attended = self._own(lambda cached: Run(1, 1, 1, cached), each)
-        self._many = _from_none(self._packed(lambda count: Run(1, count, 1, 0, logits=0), alone))
-        self._few, self._head, self._head_of_many, self._beside = map(_from_none, (few, head, head_of_many, own))
+        weights = self._packed(lambda count: Run(1, count, 1, 0, logits=0, of_one=1), alone)
+        longer = self._packed(lambda longest: Run(1, step_tokens, 1, 0, logits=0, of_one=longest), alone)
+        self._prompt = _from_none(longer - longer[0])
+        self._weights, self._beside = map(_from_none, (weights, own))
+        self._head, self._head_of_many = map(_from_none, (head, head_of_many))
         self._grown: list[float] = (attended - attended[0]).tolist()
         self._sum_grown: list[float] = [0.0, *accumulate(self._grown)]
-        self._decode: list[float] = [sum(parts) for parts in zip(self._few, self._head, self._beside, strict=True)]
+        self._decode: list[float] = [sum(parts) for parts in zip(self._weights, self._head, self._beside, strict=False)]
         self._new = _knots(1, step_tokens, (step_tokens, *exact))
         starts = [step_tokens * count for count in range(1, MULTIPLES)]
         starts += [end - less for end in _attention_ends(plan, context) for less in (1, 0)]
@@ -144,10 +147,10 @@ class StepTimes:
         float
             [s]
         """
-        prompt = sum(new for new, _ in chunks)
-        weights = self._many if prompt else self._few
-        head = self._head if prompt <= FEW_TOKENS else self._head_of_many
-        seconds = weights[sequences + prompt] + head[sequences + ending] + self._beside[sequences]
+        prompt, longest = sum(new for new, _ in chunks), max((new for new, _ in chunks), default=0)
+        seconds = self._weights[sequences + prompt] + self._prompt[longest]
+        head = self._head if prompt <= FEW_TOKENS else self._head_of_many  # on the host, it matters
+        seconds += head[sequences + ending] + self._beside[sequences]
         if sequences:
             below, over = divmod(total, sequences)
             grown = self._grown[below]

@@ -173,7 +173,8 @@ class EngineSpec(Entry):
     `prefill_chunk` tokens of a prompt pass through the model at once and room is made for `sequences`, but for the
     exceptions in `smaller_devices`; `batch_tokens` are handed over at once (so many chunks can be in flight over
     several devices); `activation_bytes` is the width of an activation; `sampling_ns_per_logit` is what choosing one
-    more token takes on the host, for each entry of the vocabulary. A file with `variant_of` holds only what differs
+    more token takes on the host, for each entry of the vocabulary. Builds before and from one of the months `eras` on
+    differ so much that results of the ones say little of the others. A file with `variant_of` holds only what differs
     from another engine, see `merge_variant`.
     """
 
@@ -189,8 +190,24 @@ class EngineSpec(Entry):
     several_devices: Literal["layer_split", "tensor_parallel", "single"]
     offload: OffloadRules | None = None
     sampling_ns_per_logit: Annotated[float, Field(ge=0)] = 0
+    eras: tuple[Month, ...] = ("2024-08",)
     kv: KvRules
     workspace: Workspace
+
+    def era(self, build: str | None) -> str | None:
+        """Name of the era that a build of this date is of; None is the current one.
+
+        Parameters
+        ----------
+        build : str, optional
+            Year, month and perhaps day of the build; None is a current one.
+
+        Returns
+        -------
+        str or None
+        """
+        ended = (month for month in sorted(self.eras) if build is not None and build < month)
+        return next((f"before-{month}" for month in ended), None)
 
     @model_validator(mode="after")
     def _default_kv(self) -> EngineSpec:
