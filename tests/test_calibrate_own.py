@@ -21,8 +21,8 @@ from rooflinellm.measurements.names import Names
 from rooflinellm.measurements.readers import read
 from rooflinellm.measurements.resolver import Resolved, resolve
 
-UNSEEN, SEEN = "NVIDIA GeForce RTX 4080", "NVIDIA L4"
-UNSEEN_ID, SEEN_ID = "nvidia-geforce-rtx-4080", "nvidia-l4"
+UNSEEN, SEEN = "NVIDIA GeForce RTX 4070 SUPER", "NVIDIA L4"
+UNSEEN_ID, SEEN_ID = "nvidia-geforce-rtx-4070-super", "nvidia-l4"
 DEVICES = {UNSEEN: UNSEEN_ID, SEEN: SEEN_ID}
 TESTS = [("Q4_K_M", 512, 0, 0), ("Q4_K_M", 2048, 0, 0), ("Q8_0", 512, 0, 0)]
 TESTS += [("Q4_K_M", 0, 128, 0), ("Q4_K_M", 0, 128, 4096), ("Q8_0", 0, 128, 0)]
@@ -210,8 +210,8 @@ def test_the_shipped_profile_is_the_fit_to_the_shipped_results() -> None:
         for name in ("decode", "prefill", "decode_unseen", "prefill_unseen"):
             assert first["interval"][name] == pytest.approx(second["interval"][name], rel=0.05)
     by_name = {score.name: score for score in found.scores}
-    desktop = by_name["CPU prefill"].first
-    assert desktop is not None and desktop.coverage is not None and 0.75 <= desktop.coverage <= 0.9
+    desktop = by_name["CPU prefill"].first  # three devices, that weigh the same whatever their number of results
+    assert desktop is not None and desktop.coverage is not None and 0.6 <= desktop.coverage <= 0.9
     for score in found.scores:
-        for accuracy in (score.first, score.second):
-            assert accuracy is not None and accuracy.above_ideal in (None, 0)
+        for accuracy in (score.first, score.second):  # a result of Gemma 4 on an M5, and none else
+            assert accuracy is not None and (accuracy.above_ideal or 0) <= 0.002

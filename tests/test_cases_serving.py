@@ -82,7 +82,7 @@ def test_a_quarter_of_the_bytes_is_not_four_times_the_speed() -> None:
         rl.estimate("gemma-2-9b", "a100-sxm-80gb", weights=name, **request).decode for name in ("fp16", "awq")
     )
     gain = packed.tokens_per_s.expected / full.tokens_per_s.expected
-    assert gain == pytest.approx(4963.73 / 4267.62, rel=0.15)
+    assert gain == pytest.approx(4963.73 / 4267.62, rel=0.25)  # no result of AWQ under this engine was fitted to
     assert packed.tokens_per_s.ideal / full.tokens_per_s.ideal < 2.5
     # Both rates are of more requests at once, or count the prompt too: 32 alone would need more than the bandwidth.
     steps = 4267.62 / 32

@@ -85,7 +85,7 @@ def test_stated_drafts_lift_the_bound() -> None:
 
 
 def test_what_does_not_fit_is_no_plausible_claim() -> None:
-    result = rl.check_claim("llama-3.3-70b", CARD, tokens_per_s=18)
+    result = rl.check_claim("llama-3.3-70b", CARD, tokens_per_s=20)
     assert result.verdict == "impossible"
     assert result.ratio_to_ideal < 1
     assert re.match(r"does not fit: [\d.]+ of [\d.]+ GiB", result.reasons[0])
@@ -186,16 +186,16 @@ def test_a_prompt_that_was_not_said_explains() -> None:
 
 
 def test_what_makes_a_claim_slow() -> None:
-    text = reasons(30)
+    text = reasons(40)
     context = int(re.search(r"with ([\d,]+) tokens in the cache", text)[1].replace(",", ""))  # type: ignore[index]
     rate = rl.estimate(MODEL, CARD, context_tokens=context).decode.tokens_per_s
-    assert rate.low <= 30 <= rate.high
+    assert rate.low <= 40 <= rate.high
     assert re.search(
         r"as the rate of each of \d+ requests side by side it would be plausible: ideal [\d,]+ / \d+", text
     )
     assert text.splitlines()[-1].startswith("the hardware may give")
     assert "instead of Q4_K_M" in reasons(60)
-    stated = reasons(30, **STATED)
+    stated = reasons(40, **STATED)
     assert len(stated.splitlines()) == 2, "nothing is open but the hardware"
 
 

@@ -315,7 +315,7 @@ def test_time_of_a_kernel() -> None:
     [
         ("dance", {}, "operator"),
         ("gemm", {"m": 1, "n": 1}, "shape"),
-        ("gemm", {"m": 1, "n": 1, "k": 0}, "shape"),
+        ("gemm", {"m": 1, "n": 1, "k": 0}, "k"),
         ("sum", {"bytes": 1, "ranks": 2, "m": 1}, "shape"),
     ],
 )

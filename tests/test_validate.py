@@ -263,7 +263,7 @@ def test_held_out(metal: Path, key: Any) -> None:
     assert found.overall is not None and seen.overall is not None
     # What was not seen is predicted worse, and said to be less certain.
     assert found.overall.mdape > seen.overall.mdape
-    assert found.overall.above_ideal == 0
+    assert found.overall.above_ideal == pytest.approx(seen.overall.above_ideal, rel=1e-12)  # the bound is not fitted
     assert f"each {key} left out" in found.to_text() and "left out" not in seen.to_text()
     assert found.to_dict()["left_out"] == key
     for each in found.predicted:
