@@ -241,7 +241,7 @@ def test_what_the_driver_pages_does_not_fit() -> None:
         ask("qwen3.8-27b", "rtx-3080-10gb", context_limit=limit, **request) for limit in (65_536, 131_072)
     )
     assert (resident.memory.fits, paged.memory.fits) == (True, False)
-    assert 42.8 <= resident.decode.tokens_per_s.ideal
+    assert resident.decode.tokens_per_s.ideal >= 42.8
     assert any("does not fit" in text for text in paged.warnings)
     # Planned layers on the host instead, 50 of 65, with a short prompt: 15.0, below what is expected of such a host.
     planned = ask(

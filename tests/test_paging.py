@@ -37,9 +37,7 @@ MEASURED = [(417, 842, 45.2, 87, 19.4), (1641, 1065, 44.8, 84, 18.5), (6538, 108
 CARD: dict[str, Any] = {"weights": "IQ2_XXS", "kv": "q4_0", "output_tokens": 128}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="IQ2_XXS is slower on this card than expected of IQ types: 1,464 and 63 tokens/s"
-)
+@pytest.mark.xfail(strict=True, reason="IQ2_XXS is slower here than expected of IQ types: 1,464, 63 token/s")
 @pytest.mark.parametrize(("prompt", "prefill", "decode"), [each[:3] for each in MEASURED])
 def test_before_the_cliff_the_rates_are_within_the_interval(prompt: int, prefill: float, decode: float) -> None:
     resident = ask("qwen3.8-27b", "rtx-3080-10gb", prompt_tokens=prompt, context_limit=65_536, **CARD)
