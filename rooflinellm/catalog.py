@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from rooflinellm import _resources
 from rooflinellm._kept import Kept
@@ -83,6 +83,14 @@ _FORMATS = {
 }
 
 
+_LISTS: dict[str, list[Shelf[Any]]] = {"hardware": [_DEVICES], "models": [_MODELS], "formats": [*_FORMATS.values()]}
+
+
+def unknown_entry(kind: str, text: str) -> UnknownName:
+    """The error for a name that none of the entries of a list has, ``hardware``, ``models`` or ``formats``."""
+    return unknown(_LISTS[kind], text)
+
+
 def hardware(name: Name | HardwareSpec) -> HardwareSpec:
     """Return a device.
 
@@ -108,7 +116,7 @@ def hardware(name: Name | HardwareSpec) -> HardwareSpec:
     text = text_of(name, "device")
     if "," in text:
         return parsing.ad_hoc_device(text)
-    several = parsing.split_count(text) or "+" in text or "@" in text
+    several = parsing.split_count(text) or "+" in text or "@" in text or parsing.sized(text)
     raise unknown([_DEVICES], text, "With a count, a capacity or '+' it is a system: use system()." if several else "")
 
 

@@ -181,6 +181,12 @@ def test_values_can_be_replaced(run: Run) -> None:
     assert f"what if: {path} = 504" in shown
 
 
+def test_programs_get_an_empty_list_where_nothing_is_called_so(run: Run) -> None:
+    answer = run("hardware", "list", "steam deck", "--json")
+    assert answer.code == 2
+    assert answer.json()["hardware"] == []
+
+
 def test_warnings_are_said_once_and_are_in_the_answer(run: Run) -> None:
     answer = run("estimate", "llama-3.3-70b", "rtx-4090", "--json")
     assert answer.code == 0
@@ -260,6 +266,10 @@ E = ("estimate", "llama-3.1-8b")
         ((*E, "rtx-4090", "--format", "xml"), ["'xml'", "json"]),
         ((*E, "rtx-4090", "--json", "--format", "csv"), ["exclude each other"]),
         (("estimat",), ["no command is called 'estimat'", "Did you mean: estimate?"]),
+        (("hardware", "list", "iphne"), ["no device is called 'iphne'", "apple-a18-pro-6c"]),
+        (("hardware", "list", "steam", "deck"), ["no device is called 'steam deck'", "`rooflinellm hardware list`"]),
+        (("model", "list", "llamma-3.1"), ["no model is called 'llamma-3.1'", "llama-3.1-8b"]),
+        (("format", "list", "zz"), ["no weight format is called 'zz'"]),
         (("hardware", "foo"), ["no command is called 'foo'", "list"]),
         (("fit", "llama-3.1-8b", "rtx-4090", "--context", "0"), ["--context-limit: 0 is not a whole number from 1"]),
         (("format", "show", "mxfp4"), ["gguf:mxfp4", "hf:mxfp4"]),

@@ -28,7 +28,8 @@ def listed(query: tuple[str, ...], output: Output) -> None:
     """Models with all words of QUERY in their names; without one, all."""
     from rooflinellm.api.lists import list_models
 
-    write_listing(output, "models", list_models(" ".join(query)))
+    words = " ".join(query)
+    write_listing(output, "models", list_models(words), words)
 
 
 @command.command("show", epilog=examples("model show gpt-oss-20b"))
