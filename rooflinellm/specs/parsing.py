@@ -387,7 +387,7 @@ def _parts(text: str, find: Find, find_storage: FindStorage, unknown: Callable[[
                 message = f"{shown(candidate)} is an amount of memory without its kind and channels"
                 raise InvalidRequest(message, next_step=_WRITE_MEMORY)
             if last_try:
-                raise unknown(_name_in(candidate))
+                raise unknown(device_name(candidate))
         start = end
     return parts
 
@@ -456,8 +456,8 @@ def _comes_with(device: HardwareSpec, amount: int) -> bool:
     return amount in [size * units.GIB for size in sizes] if sizes else amount == device.memory_bytes
 
 
-def _name_in(text: str) -> str:
-    """The part of an unknown ``[N x] name [@ capacity]`` that must be the name."""
+def device_name(text: str) -> str:
+    """The part of a ``[N x] name [@ capacity]`` that is the name."""
     prefix = split_count(text)
     if prefix and re.fullmatch(r"[0-9]{1,4}", prefix[0]) and int(prefix[0]) <= MAX_COUNT:
         text = prefix[1]
