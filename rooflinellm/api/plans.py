@@ -196,7 +196,7 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
         )
     except InvalidRequest as error:
         if error.where == "engine" and setup.engine is None and isinstance(setup.weights, str):
-            raise _not_here(setup.weights, fmt, engine, system) from error
+            raise _not_here(setup.weights, fmt, engine, error) from error
         raise
     if key is not None:
         _kept[key] = settled
@@ -205,7 +205,7 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
     return settled
 
 
-def _not_here(weights: str, fmt: FormatSpec, engine: EngineSpec, system: SystemSpec) -> InvalidRequest:
+def _not_here(weights: str, fmt: FormatSpec, engine: EngineSpec, error: InvalidRequest) -> InvalidRequest:
     """The error for a format that settled on an engine, which nobody named and which does not run on the device.
 
     Short names belong to one family of formats only, as `q4` and `4bit` do, and who types them may mean another's.
@@ -214,7 +214,7 @@ def _not_here(weights: str, fmt: FormatSpec, engine: EngineSpec, system: SystemS
     same = [each.id for each in catalog.list_formats(f"q{digit}") if each.id.startswith("gguf:")] if digit else []
     meant = f"Which one is meant: {', '.join(same)}? " if same else ""
     return InvalidRequest(
-        f"{met(weights)} is {fmt.id}, a format of {engine.id}, which does not run on {system.device.name}",
+        f"{met(weights)} is {fmt.id}, which {engine.id} reads; {error.message}",
         where="weights",
         next_step=f"{meant}`rooflinellm format list` shows all.",
     )
