@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from rooflinellm import _resources
 from rooflinellm._kept import Kept
@@ -83,6 +83,14 @@ _FORMATS = {
 }
 
 
+_LISTS: dict[str, list[Shelf[Any]]] = {"hardware": [_DEVICES], "models": [_MODELS], "formats": [*_FORMATS.values()]}
+
+
+def unknown_entry(kind: str, text: str) -> UnknownName:
+    """The error for a name that none of the entries of a list has, ``hardware``, ``models`` or ``formats``."""
+    return unknown(_LISTS[kind], text)
+
+
 def hardware(name: Name | HardwareSpec) -> HardwareSpec:
     """Return a device.
 
@@ -108,8 +116,21 @@ def hardware(name: Name | HardwareSpec) -> HardwareSpec:
     text = text_of(name, "device")
     if "," in text:
         return parsing.ad_hoc_device(text)
-    several = parsing.split_count(text) or "+" in text or "@" in text
-    raise unknown([_DEVICES], text, "With a count, a capacity or '+' it is a system: use system()." if several else "")
+    several = parsing.split_count(text) or "+" in text or "@" in text or parsing.sized(text)
+    raise _unknown_device(text, "With a count, a capacity or '+' it is a system: use system()." if several else "")
+
+
+def _unknown_device(text: str, next_step: str = "") -> UnknownName:
+    return unknown([_DEVICES], text, next_step or _other_way_round(text, "model", _MODELS))
+
+
+def _other_way_round(text: str, what: str, shelf: Shelf[Any]) -> str:
+    """What to do where a name is of the other kind: models and hardware change places easily."""
+    try:
+        known = index_of(shelf).find(text) is not None
+    except (AmbiguousName, InvalidSpec):
+        known = True
+    return f"{shown(text)} is a {what}: the model comes first, then the hardware." if known else ""
 
 
 def system(name: Name | HardwareSpec | SystemSpec) -> SystemSpec:
@@ -138,7 +159,7 @@ def system(name: Name | HardwareSpec | SystemSpec) -> SystemSpec:
     if isinstance(name, HardwareSpec | os.PathLike):
         return _alone(hardware(name))
     find = partial(get, _DEVICES)
-    return parsing.system(text_of(name, "system"), find, _storage, partial(unknown, [_DEVICES]))
+    return parsing.system(text_of(name, "system"), find, _storage, _unknown_device)
 
 
 def _alone(device: HardwareSpec) -> SystemSpec:
@@ -177,7 +198,9 @@ def model(name: Name | ModelEntry) -> ModelEntry:
         raise UnsupportedModel(f"importing {path.suffix or 'a folder'} is not available yet", where=str(path))
     entry = get(_MODELS, name)
     if entry is None:
-        raise unknown([_MODELS], text_of(name, "model"))
+        text = text_of(name, "model")
+        device = parsing.device_name(text.partition("+")[0])
+        raise unknown([_MODELS], text, _other_way_round(device, "device", _DEVICES))
     return entry
 
 

@@ -508,7 +508,7 @@ def data_frame(rows: Any) -> Any:
     except ImportError as error:
         raise MissingSpec(
             "a data frame needs pandas, which is not installed",
-            next_step='Install it: pip install "rooflinellm[pandas]"',
+            next_step="Install it: pip install pandas",
         ) from error
     return pd.DataFrame(rows)
 

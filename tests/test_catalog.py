@@ -175,6 +175,68 @@ def test_an_inexact_match_is_a_suggestion(packaged: Database) -> None:
     assert caught.value.suggestions[0] == "maker-h100-sxm"
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("iPhone 16 Pro", "apple-a18-pro-6c"),
+        ("iphone-16", "apple-a18-5c"),
+        ("raspberry pi 5 8GB", "raspberry-pi-5@8GiB"),
+        ("framework desktop ai max+ 395 128GB", "amd-ryzen-ai-max-plus-395-8060s@128GiB"),
+        ("M3 Max 128 GB", "apple-m3-max-40c@128GiB"),  # the only one of its kind with as much
+        ("m3 max 36gb", "apple-m3-max-30c@36GiB"),
+        ("rtx-3090 24GB", "nvidia-geforce-rtx-3090"),
+        ("2x rtx-3090 24GB", "2x nvidia-geforce-rtx-3090"),
+        ("m4-pro-20c@64GB", "apple-m4-pro-20c@64GiB"),
+        ("7950x@64GB", "amd-ryzen-9-7950x@64GiB"),
+        ("rtx-4090 + ddr5-5600x2@64 GB", "nvidia-geforce-rtx-4090 + ddr5-5600x2@64GiB"),
+        ("rtx-4090 + ddr5-5600x2@64000MB", "nvidia-geforce-rtx-4090 + ddr5-5600x2@64000MB"),
+        (
+            "rtx-4090 + ddr5-5600x2@64GiB + nvme-gen4@2TB",
+            "nvidia-geforce-rtx-4090 + ddr5-5600x2@64GiB + nvme-gen4@2000GB",
+        ),
+    ],
+)
+def test_what_things_are_sold_as(name: str, expected: str) -> None:
+    found = catalog.system(name)
+    assert found.name == expected
+    assert catalog.system(expected) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "candidates"),
+    [
+        (
+            "iphone",
+            ["apple-a17-pro-6c", "apple-a18-5c", "apple-a18-pro-6c", "apple-a19-5c", "apple-a19-pro-6c"],
+        ),
+        ("MacBook Pro M3 Max", ["apple-m3-max-30c", "apple-m3-max-40c"]),
+        ("m3 max macbook pro", ["apple-m3-max-30c", "apple-m3-max-40c"]),
+        ("mac-studio-m2-ultra", ["apple-m2-ultra-60c", "apple-m2-ultra-76c"]),
+        ("mac mini m4 pro 64GB", ["apple-m4-pro-16c@64GiB", "apple-m4-pro-20c@64GiB"]),
+    ],
+)
+def test_what_several_are_sold_as_is_asked_back(name: str, candidates: list[str]) -> None:
+    with pytest.raises(AmbiguousName) as caught:
+        catalog.system(name)
+    assert list(caught.value.candidates) == candidates
+
+
+@pytest.mark.parametrize("name", ["rtx-3090 48GB", "m3 max 100GB", "iphone 14", "mac studio a18"])
+def test_what_is_sold_as_nothing(name: str) -> None:
+    with pytest.raises(UnknownName):
+        catalog.system(name)
+
+
+@pytest.mark.parametrize("amount", ["64GB", "64 GiB", "64GB RAM", "32gb of memory"])
+def test_an_amount_of_memory_alone_is_no_part(amount: str) -> None:
+    with pytest.raises(InvalidRequest, match="without its kind"):
+        catalog.system(f"rtx-4090 + {amount}")
+
+
+def test_lists_know_products() -> None:
+    assert [entry.id for entry in catalog.list_hardware("iphone 16 pro max")] == ["apple-a18-pro-6c"]
+
+
 @pytest.mark.parametrize("name", ["", "  ", "a\0b", "x" * 5000, "\ud800", 4090, None, b"rtx", ["rtx"]])
 @pytest.mark.parametrize("lookup", ["hardware", "system", "model", "engine", "profile", "weight_format", "kv_type"])
 def test_what_is_no_name_at_all(lookup: str, name: Any) -> None:
@@ -510,7 +572,7 @@ def rigs(packaged: Database) -> Iterator[None]:
         ("1024x a1", "1024x acme-a1", 1024, None),
         ("a1 + a1 + 2x 4090", "4x acme-a1", 4, None),
         ("2x a1 + ddr5-5600x2@64GiB", "2x acme-a1 + ddr5-5600x2@64GiB", 2, (89.6e9, 64 * GIB)),
-        ("DDR5 5600 x2 @ 64 GB+a1", "acme-a1 + ddr5-5600x2@64GB", 1, (89.6e9, 64e9)),
+        ("DDR5 5600 x2 @ 64 GB+a1", "acme-a1 + ddr5-5600x2@64GiB", 1, (89.6e9, 64 * GIB)),
         ("a1 + ddr5-5600×2", "acme-a1 + ddr5-5600x2", 1, (89.6e9, None)),
         ("a1 + ddr4-3200x2", "acme-a1 + ddr4-3200x2", 1, (51.2e9, None)),
         ("a1 + ddr5-4800x12@1.5TiB", "acme-a1 + ddr5-4800x12@1536GiB", 1, (460.8e9, 1536 * GIB)),
@@ -1016,8 +1078,8 @@ def test_every_packaged_name_leads_somewhere() -> None:
         assert entries
         for entry in entries:
             spec = lookup(entry.id)
-            assert (spec.id, spec.name, spec.aliases) == entry
-            for alias in entry.aliases:
+            assert (spec.id, spec.name, spec.aliases, getattr(spec, "products", ())) == entry
+            for alias in (*entry.aliases, *entry.products):
                 try:
                     found = {lookup(alias).id}
                 except AmbiguousName as error:

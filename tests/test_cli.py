@@ -18,7 +18,8 @@ from rooflinellm.api.lint import lint_hardware, lint_models
 from rooflinellm.api.lists import data_version, list_formats, list_hardware, list_models
 from rooflinellm.cli import main
 from rooflinellm.cli.app import program
-from rooflinellm.cli.inputs import COUNT, COUNTS, as_typed
+from rooflinellm.cli.axes import Over
+from rooflinellm.cli.inputs import COUNT, COUNTS, LENGTHS, as_typed
 from rooflinellm.errors import RooflineWarning
 from rooflinellm.render import Column, Table
 from rooflinellm.summary import estimate_table, growth_table, operator_table, tokens_text
@@ -181,6 +182,66 @@ def test_values_can_be_replaced(run: Run) -> None:
     assert f"what if: {path} = 504" in shown
 
 
+def test_programs_get_an_empty_list_where_nothing_is_called_so(run: Run) -> None:
+    answer = run("hardware", "list", "steam deck", "--json")
+    assert answer.code == 2
+    assert answer.json()["hardware"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warned"),
+    [
+        (("estimate", "qwen3-32b", "rtx-5090", "--context", "32768"), False),
+        (("estimate", "qwen3-32b", "rtx-5090", "--context", "32768", "-p", "8704"), True),
+        (("estimate", "qwen3-32b", "rtx-5090", "--context", "40960"), False),
+        (("estimate", "qwen3-32b", "rtx-5090", "--context", "40961"), True),
+        (("compare", "qwen3-32b", "rtx-5090", "--context", "32768"), False),
+        (("compare", "qwen3-32b", "rtx-5090", "--context", "32768", "-p", "8704"), True),
+        (("sweep", "qwen3-32b", "rtx-5090", "--over", "context=0:40960:3"), False),
+        (("sweep", "qwen3-32b", "rtx-5090", "--over", "context=0:40960:3", "-p", "1"), True),
+        (("sensitivity", "qwen3-32b", "rtx-5090", "--context", "40960", "--no-swaps"), False),
+    ],
+)
+def test_only_lengths_that_were_typed_are_too_long(run: Run, arguments: tuple[str, ...], warned: bool) -> None:
+    """qwen3-32b is made for 40,960 tokens; the prompts and answers that nobody asked for are no one's mistake."""
+    answer = run(*arguments)
+    assert answer.code == 0
+    assert ("tokens are beyond" in answer.err) is warned
+
+
+def test_prompts_that_nobody_asked_for_are_those_that_fit(run: Run) -> None:
+    for command in ("estimate", "compare"):
+        answer = run(command, "qwen3-32b", "rtx-5090", "--context", "32768")
+        assert re.search(r"\b512\b", answer.out)
+        assert not re.search(r"\b8,192\b", answer.out)
+
+
+TINY = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 2,
+    "vocab_size": 256,
+    "max_position_embeddings": 512,
+    "torch_dtype": "bfloat16",
+}
+
+
+@pytest.mark.parametrize(("file", "id_"), [("tiny.yaml", "tiny"), ("My Tiny.yaml", "llama-2x")])
+def test_an_imported_model_has_the_name_of_its_file(run: Run, tmp_path: Path, file: str, id_: str) -> None:
+    source = tmp_path / "llama-2x"
+    source.mkdir()
+    (source / "config.json").write_text(json.dumps(TINY))
+    answer = run("model", "import", str(source), "-o", str(tmp_path / file))
+    assert answer.code == 0
+    assert f"its id is {id_}" in answer.err
+    assert f"id: {id_}\n" in (tmp_path / file).read_text()
+    assert run("model", "lint", str(tmp_path / file)).code == (0 if id_ == "tiny" else 3)
+
+
 def test_warnings_are_said_once_and_are_in_the_answer(run: Run) -> None:
     answer = run("estimate", "llama-3.3-70b", "rtx-4090", "--json")
     assert answer.code == 0
@@ -221,6 +282,32 @@ def test_what_is_no_count(text: str) -> None:
         COUNTS.convert(text, None, None)
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("512,8192", (512, 8192)),
+        ("128,512", (128, 512)),
+        ("64,128,256", (64, 128, 256)),
+        ("0,512", (0, 512)),
+        ("8, 192", (8, 192)),
+        ("131,072", (131072,)),
+        ("1,000", (1000,)),
+        ("1,048,576", (1048576,)),
+    ],
+)
+def test_lengths_with_commas(text: str, read: tuple[int, ...]) -> None:
+    assert LENGTHS.convert(text, None, None) == read
+    assert Over().convert(f"context={text}", None, None) == ("context_tokens", read)
+
+
+@pytest.mark.parametrize("text", ["8,192", "16,384", "2,500", "262,144", "524,288"])
+def test_lengths_that_may_be_one_number(text: str) -> None:
+    for kind, value in ((LENGTHS, text), (Over(), f"prompt={text}")):
+        with pytest.raises(click.BadParameter, match=f"write {text.replace(',', '')} for one"):
+            kind.convert(value, None, None)
+    assert Over().convert("batch=8,128", None, None) == ("batch", (8, 128))
+
+
 # --- what goes wrong
 
 
@@ -250,20 +337,41 @@ E = ("estimate", "llama-3.1-8b")
         ((*E, "rtx-4090", "--set", "hardware.memory.bandwidth_gb_s=[1, 2]"), ["no single value"]),
         ((*E, "rtx-4090", "--set", "hardware.memory.bandwidth_gb_s={"), ["no single value"]),
         ((*E, "rtx-4090", "--set", "hardware.memory"), ["no path=value"]),
+        ((*E, "rtx-4090", "--weights", "q4"), ["--weights: 'q4' is mlx:4bit", "RTX 4090", "gguf:q4_k_m"]),
+        ((*E, "rtx-4090", "--weights", "8-bit"), ["--weights: '8-bit' is mlx:8bit", "gguf:q8_0"]),
+        ((*E, "rtx-4090", "--engine", "mlx"), ["--engine: mlx does not run on"]),
+        ((*E, "rtx-4090", "--prompt", "8,192"), ["--prompt: '8,192' may be one number or 2; write 8192"]),
         ((*E, "rtx-4090", "--weights", "nope"), ["no weight format is called 'nope'"]),
         ((*E, "rtx-4090", "--kv", "q9"), ["'q9'", "q8_0"]),
         ((*E, "rtx-4090", "--engine", "nope"), ["no engine is called 'nope'", "llama.cpp"]),
         ((*E, "rtx-4090", "--acceptance", "often"), ["no acceptance"]),
         ((*E, "2x", "rtx-3090"), ["'2x rtx-3090'"]),
         (E, ["HARDWARE: missing"]),
-        ((*E, "rtx-4090", "--foo"), ["--foo"]),
+        ((*E, "rtx-4090", "--foo"), ["no option is called '--foo'"]),
+        ((*E, "rtx-4090", "--quant", "q4_0"), ["'--quant'", "Did you mean --weights?"]),
+        ((*E, "rtx-4090", "-q", "q4_0"), ["'-q'", "Did you mean --weights?"]),
+        ((*E, "rtx-4090", "--weight", "q4_0"), ["Did you mean --weights?"]),
+        ((*E, "rtx-4090", "--ctx", "8k"), ["Did you mean --context or --context-limit?"]),
+        ((*E, "--gpu", "rtx-4090"), ["HARDWARE needs no option: rooflinellm estimate [MODEL] HARDWARE."]),
+        (("recommend", "llama-3.1-8b", "--tp", "2"), ["'--tp'", "--tp is an option of estimate, compare, fit"]),
+        (("estimate", "rtx-4090", "llama-3.1-8b"), ["no model", "'rtx-4090' is a device: the model comes first"]),
+        (("fit", "2x 3080 + ddr5-5600x2", "llama-3.1-8b"), ["'3080' is a device: the model comes first"]),
+        ((*E, "qwen3-8b"), ["no device", "'qwen3-8b' is a model: the model comes first"]),
+        (("estimate", "rtx-4090", "--from", "ollama run llama3.1:8b"), ["of ollama are not read", "--engine ollama"]),
+        (("sweep", *E[1:], "4090", "--over", "batch=1,2", "-o", "s.csv"), ["-o: 's.csv'", "-f csv > s.csv"]),
+        (("compare", *E[1:], "4090", "--chart", "s.json"), ["--chart: 's.json'", "-f json > s.json"]),
+        (("roofline", *E[1:], "4090", "-os.md"), ["-o: 's.md'", "-f md > s.md"]),
         ((*E, "rtx-4090", "--format", "xml"), ["'xml'", "json"]),
         ((*E, "rtx-4090", "--json", "--format", "csv"), ["exclude each other"]),
         (("estimat",), ["no command is called 'estimat'", "Did you mean: estimate?"]),
+        (("hardware", "list", "iphne"), ["no device is called 'iphne'", "apple-a18-pro-6c"]),
+        (("hardware", "list", "steam", "deck"), ["no device is called 'steam deck'", "`rooflinellm hardware list`"]),
+        (("model", "list", "llamma-3.1"), ["no model is called 'llamma-3.1'", "llama-3.1-8b"]),
+        (("format", "list", "zz"), ["no weight format is called 'zz'"]),
         (("hardware", "foo"), ["no command is called 'foo'", "list"]),
         (("fit", "llama-3.1-8b", "rtx-4090", "--context", "0"), ["--context-limit: 0 is not a whole number from 1"]),
         (("format", "show", "mxfp4"), ["gguf:mxfp4", "hf:mxfp4"]),
-        (("roofline", "llama-3.1-8b", "rtx-4090", "-o", "chart.txt"), ["--output: 'chart.txt'", ".png, .svg, .pdf"]),
+        (("roofline", "llama-3.1-8b", "rtx-4090", "-o", "chart.txt"), ["-o: 'chart.txt'", ".png, .svg, .pdf"]),
         (("roofline", "llama-3.1-8b", "rtx-4090", "-o", "no/such/folder/chart.png"), ["is no folder"]),
         (("roofline", "llama-3.1-8b", "-o", "chart.png"), ["HARDWARE"]),
     ],

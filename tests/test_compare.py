@@ -202,7 +202,7 @@ def test_the_command_shows_the_numbers_of_the_library(capsys: pytest.CaptureFixt
     code, out, _ = run(capsys, "compare", MODEL, CARD, MAC, "-p", "1k", "--format", "csv")
     assert (code, len(out.splitlines())) == (0, 3)
     code, out, _ = run(capsys, "compare", MODEL, CARD, MAC, "--weights", "fp8")
-    assert code == 0 and "cannot run it: engine: vllm does not run" in " ".join(out.split())
+    assert code == 0 and "'fp8' is hf:fp8, which vllm reads; vllm does not run" in " ".join(out.split())
 
 
 def test_the_command_writes_a_chart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

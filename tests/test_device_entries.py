@@ -17,8 +17,8 @@ from rooflinellm.specs.index import key_of
 FOLDER = Path(__file__).resolve().parents[1] / "hardware_db" / "devices"
 FILES = sorted(FOLDER.rglob("*.yaml"))
 KEY_ORDER = [
-    "schema", "id", "name", "aliases", "vendor", "architecture", "kind", "release_date", "memory", "cache", "clock",
-    "peaks", "compute_units", "isa", "links", "power", "sources", "notes",
+    "schema", "id", "name", "aliases", "products", "vendor", "architecture", "kind", "release_date", "memory", "cache",
+    "clock", "peaks", "compute_units", "isa", "links", "power", "sources", "notes",
 ]  # fmt: skip
 ARCHITECTURES = {
     "nvidia": "kepler maxwell pascal volta turing ampere ada hopper blackwell blackwell-ultra rubin neoverse-v2",

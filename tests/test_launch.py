@@ -527,7 +527,8 @@ def test_a_format_that_is_computed_as_another_is_said() -> None:
     ("command", "said"),
     [
         ("", ["no command", "llama-server"]),
-        ("ollama run llama3", ["no known program", "vllm serve"]),
+        ("ollama run llama3", ["commands of ollama are not read", "--engine ollama", "vllm serve"]),
+        ("something run llama3", ["no known program", "vllm serve"]),
         ("llama-server -m 'x.gguf", ["quotation"]),
         ("llama-server", ["names no model"]),
         ("llama-server -m", ["-m", "value must follow"]),

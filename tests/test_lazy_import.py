@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+import rooflinellm as rl
+
 HEAVY = ("numpy", "pydantic", "yaml", "scipy", "matplotlib", "pandas", "rich", "click", "importlib.metadata")
 
 FUNCTIONS = (
@@ -85,3 +87,7 @@ for found in pkgutil.walk_packages(rl.__path__, "rooflinellm."):
 print(json.dumps([name for name in sys.argv[1:] if not callable(getattr(rl, name))]))
 """
     assert in_new_process(code, *sorted(FUNCTIONS)) == []
+
+
+def test_what_the_package_lists_is_what_is_public() -> None:
+    assert dir(rl) == sorted(rl.__all__)

@@ -312,3 +312,10 @@ def test_the_command_and_its_exit_codes(capsys: pytest.CaptureFixture[str]) -> N
 def test_mistakes_are_said_in_a_line(capsys: pytest.CaptureFixture[str], typed: tuple[str, ...], said: str) -> None:
     code, out, err = run(capsys, "recommend", MODEL, *typed)
     assert (code, out) == (2, "") and said in err
+
+
+def test_context_has_the_name_of_other_functions_too() -> None:
+    named = {"hardware": "rtx-4090", "weights": "Q4_K_M", "min_tokens_per_s": 10}
+    assert rl.recommend("llama-3.1-8b", context_tokens=4096, **named).wish.context == 4096
+    with pytest.raises(rl.InvalidRequest, match="context_tokens"):
+        rl.recommend("llama-3.1-8b", context_tokens=4096, context=2048, **named)

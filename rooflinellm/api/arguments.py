@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import numbers
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 from rooflinellm._numeric import is_array, maximum
 from rooflinellm.api.options import Options
 from rooflinellm.errors import InvalidRequest, met
+from rooflinellm.specs.common import is_identifier
 
 MAX_SECONDS = 1e9
 LONGEST = 10**30
@@ -103,7 +103,7 @@ def name_of(name: str, value: Any) -> str:
 
 def id_of(name: str, value: Any) -> str:
     """An id as entries have: small letters and digits, with dots, dashes or plus signs between."""
-    if isinstance(value, str) and len(value) <= 100 and re.fullmatch(r"[a-z0-9]+(?:[-._+][a-z0-9]+)*", value):
+    if isinstance(value, str) and is_identifier(value):
         return value
     raise InvalidRequest(f"{met(value)} is no id: small letters and digits, '-', '.', '_' or '+' between", where=name)
 

@@ -87,11 +87,12 @@ def file_name(entry: Entry, context: Context) -> Iterator[Finding]:
 
 
 def names(entry: Entry, context: Context) -> Iterator[Finding]:
-    """An alias that is another entry's id would never be reached."""
-    for alias in entry.aliases:
-        other = context.ids.get(key_of(alias))
-        if other is not None and other != entry.id:
-            yield Finding("aliases", f"alias '{alias}' is the id of another entry, {other}; drop it")
+    """An alias or a product that is another entry's id would never be reached."""
+    for field, what in (("aliases", "alias"), ("products", "product")):
+        for name in getattr(entry, field, ()):
+            other = context.ids.get(key_of(name))
+            if other is not None and other != entry.id:
+                yield Finding(field, f"{what} '{name}' is the id of another entry, {other}; drop it")
 
 
 def repeated_aliases(entry: Entry, _context: Context) -> Iterator[Finding]:

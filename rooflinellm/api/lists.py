@@ -125,7 +125,7 @@ def list_hardware(query: str = "") -> Listing:
     Parameters
     ----------
     query : str
-        Words, each of which must occur in id, name or aliases; "" lists all.
+        Words, each of which must occur in id, name, aliases or products; "" lists all.
 
     Returns
     -------
@@ -159,6 +159,7 @@ def fastest_16bit(device: HardwareSpec) -> float | None:
 def _hardware_details(name: str) -> dict[str, Any]:
     device = catalog.hardware(name)
     return {
+        "products": list(device.products),
         "vendor": device.vendor,
         "kind": device.kind,
         "memory_bytes": device.memory_bytes,

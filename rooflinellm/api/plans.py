@@ -20,7 +20,7 @@ from rooflinellm.engine.kernels import choose_backend
 from rooflinellm.engine.parallel import ALONE, Parallel
 from rooflinellm.engine.placement import Offload
 from rooflinellm.engine.plan import Drafter, Plan
-from rooflinellm.errors import InvalidRequest
+from rooflinellm.errors import InvalidRequest, met
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.engine import EngineSpec
 from rooflinellm.specs.formats import FormatSpec
@@ -190,14 +190,34 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
         key = (tuple(map(id, (*entries, fmt, engine, *profiles))), system.count, backend, build, settings)
         if key in _kept and _kept[key].system is system:
             return _with_options(_kept[key], setup.options)
-    settled = entered(
-        spec, system, fmt, engine, backend, setup.kv, setup.chunk, build, setup.options, setup.parallel, profiles
-    )
+    try:
+        settled = entered(
+            spec, system, fmt, engine, backend, setup.kv, setup.chunk, build, setup.options, setup.parallel, profiles
+        )
+    except InvalidRequest as error:
+        if error.where == "engine" and setup.engine is None and isinstance(setup.weights, str):
+            raise _not_here(setup.weights, fmt, engine, error) from error
+        raise
     if key is not None:
         _kept[key] = settled
         if len(_kept) > KEPT:
             _kept.popitem(last=False)
     return settled
+
+
+def _not_here(weights: str, fmt: FormatSpec, engine: EngineSpec, error: InvalidRequest) -> InvalidRequest:
+    """The error for a format that settled on an engine, which nobody named and which does not run on the device.
+
+    Short names belong to one family of formats only, as `q4` and `4bit` do, and who types them may mean another's.
+    """
+    digit = next((letter for letter in weights if letter.isdigit()), None)
+    same = [each.id for each in catalog.list_formats(f"q{digit}") if each.id.startswith("gguf:")] if digit else []
+    meant = f"Which one is meant: {', '.join(same)}? " if same else ""
+    return InvalidRequest(
+        f"{met(weights)} is {fmt.id}, which {engine.id} reads; {error.message}",
+        where="weights",
+        next_step=f"{meant}`rooflinellm format list` shows all.",
+    )
 
 
 def _check_names(setup: Setup) -> None:

@@ -62,8 +62,11 @@ def recommend(
     prices_per_hour: Mapping[str, float] | None = None,
     budget: float | None = None,
     options: Options | None = None,
+    context_tokens: int | None = None,
 ) -> Recommendation:
-    """Name the hardware that runs a model as fast as is wished for, the cheapest first, each with a weight format.
+    """Name the hardware that runs a model as fast as is wished for, each with a weight format.
+
+    The cheapest comes first where prices are given, else what has the least memory.
 
     Parameters
     ----------
@@ -95,6 +98,8 @@ def recommend(
         Price of a device or of a system, to buy and to rent, in any currency.
     budget : float, optional
         Most that it may cost to buy; hardware without a price is then left out.
+    context_tokens : int, optional
+        Another name of `context`. [token]
 
     Returns
     -------
@@ -123,6 +128,10 @@ def recommend(
     these. All others are estimated.
     """
     spec = lookup.model(model)
+    if context_tokens is not None:
+        if context != CONTEXT:
+            raise InvalidRequest("says the same as context; leave one out", where="context_tokens")
+        context = context_tokens
     context = scalar_count("context", context)
     prompt = min(PROMPT, context) if prompt_tokens is None else scalar_count("prompt_tokens", prompt_tokens)
     if prompt > context:

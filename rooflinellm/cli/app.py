@@ -123,7 +123,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _invoke(arguments: list[str]) -> int:
     try:
-        with program.make_context(PROGRAM, arguments) as context:
+        with program.make_context(PROGRAM, list(arguments), obj=arguments) as context:
             answer = program.invoke(context)
             return answer if isinstance(answer, int) else 0
     except click.exceptions.Exit as request:
@@ -157,7 +157,12 @@ def _usage(error: click.ClickException) -> str:
     if "unexpected extra argument" in text:
         return f"{text}\nPut a name with spaces in quotes: '2x rtx-3090'."
     where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else PROGRAM
-    return f"{text}\nSee {where} --help."
+    help_of = f"See {where} --help."
+    if isinstance(error, click.NoSuchOption):
+        from rooflinellm.cli.mistakes import next_step
+
+        return f"no option is called '{error.option_name[:80]}'\n{next_step(error)} {help_of}".replace("\n ", "\n")
+    return f"{text}\n{help_of}"
 
 
 def _lost_output(error: OSError) -> int:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from rooflinellm.cli.inputs import COUNT, OPTIONS, Count, _Type
+from rooflinellm.cli.inputs import COUNT, OPTIONS, Count, _Type, without_thousands
 
 COUNTS_OF = {
     "prompt": "prompt_tokens",
@@ -25,6 +25,8 @@ COUNTS_OF = {
     "ep": "expert_parallel",
     "dp": "data_parallel",
 }
+LENGTHS = ("prompt", "output", "cached", "context", "context-limit", "chunk")
+"""Axes of so many tokens that someone may write a comma after the thousands."""
 WORDS_OF = {"weights": "weights", "kv": "kv", "engine": "engine", "draft": "draft"}
 AXES = COUNTS_OF | WORDS_OF
 """Keywords of `rooflinellm.sweep` by what is typed."""
@@ -61,6 +63,8 @@ class Over(_Type):
         def read(part: str) -> float:
             return self._number(part, param, ctx) if path else COUNT.convert(part, param, ctx)
 
+        if name in LENGTHS:
+            text = without_thousands(text, lambda message: self.fail(message, param, ctx))
         ends = text.split(":")
         if len(ends) == 1:
             numbers = [read(part) for part in text.split(",")]

@@ -6,8 +6,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from rooflinellm import _files
+import click
 
+from rooflinellm import _files
+from rooflinellm.cli.mistakes import as_given
+
+TABLES = {".csv": "csv", ".json": "json", ".md": "md"}
+"""Formats of the answer on standard output, by the ending of a file that people want it in."""
 CHARTS = (".png", ".svg", ".pdf")
 """Endings that a chart may have."""
 
@@ -31,16 +36,28 @@ def target_of(path: str, option: str, endings: tuple[str, ...] = ()) -> Path:
     """
     from rooflinellm.errors import InvalidRequest
 
+    option = as_given(option)
     target = Path(os.path.expanduser(path))
     if os.path.isdir(target):
         raise InvalidRequest(f"'{path}' is a folder", where=option)
     if endings and target.suffix.lower() not in endings:
-        raise InvalidRequest(f"'{target.name}' ends in none of {', '.join(endings)}", where=option)
+        raise InvalidRequest(
+            f"'{target.name}' ends in none of {', '.join(endings)}", where=option, next_step=_redirected(path, target)
+        )
     if not os.path.isdir(target.parent):
         raise InvalidRequest(f"'{path}' would lie in '{target.parent}', which is no folder", where=option)
     if not os.access(target.parent, os.W_OK):
         raise InvalidRequest(f"'{path}' would lie in '{target.parent}', which is not yours to write in", where=option)
     return target
+
+
+def _redirected(path: str, target: Path) -> str | None:
+    """How a table gets into a file, where the command has one in this format."""
+    ctx = click.get_current_context(silent=True)
+    form = TABLES.get(target.suffix.lower())
+    if form is None or ctx is None or all(parameter.name != "form" for parameter in ctx.command.params):
+        return None
+    return f"For the table itself: -f {form} > {path}"
 
 
 def write_whole(target: Path, option: str, save: Callable[[Path], object]) -> None:
@@ -56,4 +73,4 @@ def write_whole(target: Path, option: str, save: Callable[[Path], object]) -> No
     try:
         _files.write_whole(target, save)
     except OSError as error:
-        raise InvalidRequest(f"cannot write '{target}': {error.strerror or error}", where=option) from error
+        raise InvalidRequest(f"cannot write '{target}': {error.strerror or error}", where=as_given(option)) from error

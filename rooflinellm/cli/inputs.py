@@ -19,6 +19,7 @@ else:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _COUNT = re.compile(r"(?P<sign>[-+]?)(?P<number>[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?)(?P<suffix>[kKmM]?)")
+_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+")
 _SUFFIXES = {"": 1, "k": KIB, "m": MIB}
 
 
@@ -53,6 +54,36 @@ class Counts(Count):
             return value
         read = super().convert
         return tuple(dict.fromkeys(read(part, param, ctx) for part in value.split(",")))
+
+
+class Lengths(Counts):
+    """Numbers of tokens separated by commas, none of which may be meant to separate thousands."""
+
+    name = "lengths"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the text; repeated numbers count once."""
+        if isinstance(value, str):
+            value = without_thousands(value, lambda message: self.fail(message, param, ctx))
+        return super().convert(value, param, ctx)
+
+
+def without_thousands(text: str, fail: Callable[[str], Any]) -> str:
+    """Numbers of tokens without commas that separate thousands, as in ``131,072``; `fail` where that is not clear.
+
+    A group that begins with a zero belongs to the one before. ``8,192`` is either; two numbers of three digits
+    (``128,512``) are two lengths, unless both together are a power of two, as limits of contexts are.
+    """
+    if _THOUSANDS.fullmatch(text.strip()) is None:
+        return text
+    first, *others = text.strip().split(",")
+    whole = int(first + "".join(others))
+    if any(group.startswith("0") for group in others):
+        return str(whole)
+    if whole.bit_count() == 1 or (len(others) == 1 and len(first) < 3):
+        apart = ", ".join([first, *others])
+        fail(f"'{text.strip()}' may be one number or {len(others) + 1}; write {whole} for one, '{apart}' for several")
+    return text
 
 
 class Replacement(_Type):
@@ -152,7 +183,7 @@ Exit codes:
 
 ROOTS = ("hardware", "model")
 
-COUNT, COUNTS = Count(), Counts()
+COUNT, COUNTS, LENGTHS = Count(), Counts(), Lengths()
 
 OPTIONS: dict[str, Shared] = {
     "weights": Shared(("-w", "--weights"), str, "NAME", "Weight format: Q4_K_M, fp8, awq, mlx-4bit …"),

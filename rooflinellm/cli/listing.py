@@ -15,13 +15,24 @@ if TYPE_CHECKING:
 FILE = 3
 
 
-def write_listing(output: Output, key: str, listing: Listing) -> None:
-    """Write entries: in JSON as the one list of the answer."""
-    output.write(
-        tables=lambda: [listing.table()],
-        payload=lambda: {key: listing.records()},
-        records=listing.records,
-    )
+def write_listing(output: Output, key: str, listing: Listing, query: str) -> None:
+    """Write entries: in JSON as the one list of the answer.
+
+    Raises
+    ------
+    UnknownName
+        None has the words of the query; programs get their empty list before.
+    """
+    if listing or not query or not output.is_text:
+        output.write(
+            tables=lambda: [listing.table()],
+            payload=lambda: {key: listing.records()},
+            records=listing.records,
+        )
+    if query and not listing:
+        from rooflinellm import catalog
+
+        raise catalog.unknown_entry(key, query)
 
 
 def write_lint(output: Output, result: LintResult) -> int:

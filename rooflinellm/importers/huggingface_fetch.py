@@ -58,7 +58,7 @@ def _download(repository: str, name: str, revision: str | None, *, needed: bool 
         raise InvalidRequest(
             f"fetching {HUB}{repository} needs the package huggingface_hub",
             where="model",
-            next_step="Install it with `pip install rooflinellm[hub]`, or name a file.",
+            next_step="Install it with `pip install huggingface_hub`, or name a file.",
         ) from error
     try:
         return Path(hf_hub_download(repository, name, revision=revision))

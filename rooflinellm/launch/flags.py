@@ -385,3 +385,16 @@ QUIET_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_
 """How environment variables begin that make no difference beside the hardware that is named."""
 WORDS = frozenset(["on", "off", "auto", "0", "1", "true", "false", "enabled", "disabled"])
 """Values that may follow a flag whose value may be missing."""
+
+UNREAD = {
+    "ollama": "ollama",
+    "lms": "lm-studio",
+    "koboldcpp": "koboldcpp",
+    "koboldcpp.py": "koboldcpp",
+    "sglang": "sglang",
+    "sglang.launch_server": "sglang",
+    "trtllm-serve": "tensorrt-llm",
+    "trtllm-bench": "tensorrt-llm",
+    "mlc_llm": "mlc-llm",
+}
+"""Engines whose commands are not read, by the program: what they start stands elsewhere, or in flags of their own."""

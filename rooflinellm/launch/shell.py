@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rooflinellm.errors import InvalidRequest, met
-from rooflinellm.launch.flags import CONTAINERS, LAUNCHERS, NOTED, PROGRAMS, QUIET_VARIABLES, SILENT, WORDS, Program
+from rooflinellm.launch.flags import (
+    CONTAINERS,
+    LAUNCHERS,
+    NOTED,
+    PROGRAMS,
+    QUIET_VARIABLES,
+    SILENT,
+    UNREAD,
+    WORDS,
+    Program,
+)
 
 WHERE = "command"
 LONGEST = 100_000
@@ -63,6 +73,10 @@ def parse(text: str) -> Parsed:
             _before(parsed, segment[:start])
             _arguments(parsed, segment[end:])
             return parsed
+    engine = next((UNREAD[name] for name in map(_called, words) if name in UNREAD), None)
+    if engine is not None:
+        step = f"Name the model itself, and --engine {engine} (in Python: engine='{engine}'). {_known()}"
+        raise InvalidRequest(f"commands of {engine} are not read", where=WHERE, next_step=step)
     raise InvalidRequest(f"no known program in '{text.strip()[:60]}'", where=WHERE, next_step=_known())
 
 

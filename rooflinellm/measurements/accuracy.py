@@ -253,11 +253,11 @@ class ValidationResult:
         return [{key: value for key, value in asdict(row).items() if key != "series"} for row in self.rows]
 
     def to_dataframe(self) -> Any:
-        """A pandas data frame, a line a row; needs the ``pandas`` extra."""
+        """A pandas data frame, a line a row; needs pandas."""
         try:
             import pandas as pd
         except ImportError as error:
-            raise ImportError('data frames need pandas: pip install "rooflinellm[pandas]"') from error
+            raise ImportError("data frames need pandas: pip install pandas") from error
         return pd.DataFrame(self.to_records())
 
     def write_rows(self, path: str | os.PathLike[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -15,7 +16,13 @@ from rooflinellm.errors import InvalidSpec, met
 Evidence = Literal["datasheet", "whitepaper", "measured", "third_party", "derived", "estimate"]
 """How a value is known, from the maker's own figure down to a recollection that nobody has checked."""
 
-Identifier = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:[-._+][a-z0-9]+)*$", max_length=100)]
+_IDENTIFIER, _LONGEST = r"^[a-z0-9]+(?:[-._+][a-z0-9]+)*$", 100
+Identifier = Annotated[str, Field(pattern=_IDENTIFIER, max_length=_LONGEST)]
+
+
+def is_identifier(text: str) -> bool:
+    """Whether a text may be the id of an entry."""
+    return len(text) <= _LONGEST and re.fullmatch(_IDENTIFIER, text) is not None
 
 
 def _printable(text: str) -> str:

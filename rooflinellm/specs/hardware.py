@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from rooflinellm import units
 from rooflinellm.errors import InvalidRequest, MissingSpec
-from rooflinellm.specs.common import Count, Entry, Evidence, Positive, Quantity, Source, Spec
+from rooflinellm.specs.common import Count, Entry, Evidence, Name, Positive, Quantity, Source, Spec
 
 Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp6", "fp4", "int8", "int4"]
 Accumulator = Literal["fp64", "fp32", "fp16", "int32"]
@@ -160,9 +160,11 @@ class Power(Spec):
 class HardwareSpec(Entry):
     """One device: a card, a system on a chip, a CPU socket.
 
-    Attributes hold what the file says; the properties give it in base units.
+    Attributes hold what the file says; the properties give it in base units. `products` are the computers and phones it
+    is sold in, which people name instead of it.
     """
 
+    products: tuple[Name, ...] = ()
     vendor: str
     architecture: str
     kind: DeviceKind

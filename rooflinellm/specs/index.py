@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.resources.abc import Traversable
+from itertools import product
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
@@ -36,7 +37,7 @@ _AnySpec = TypeVar("_AnySpec", bound=Spec)
 _AnyEntry = TypeVar("_AnyEntry", bound=Entry)
 _IGNORED = re.compile(r"[\s_\-‐-―−]+")  # white space, and every dash that a web page may put into a name
 _HEAD_NAME = re.compile(r"^name:[ \t]+(?P<value>.+?)[ \t]*\r?$", re.MULTILINE)
-_HEAD_ALIASES = re.compile(r"^aliases:(?P<value>.*(?:\n(?![^\s\-#\]]).*)*)", re.MULTILINE)
+_HEAD_LISTS = re.compile(r"^(?P<key>aliases|products):(?P<value>.*(?:\n(?![^\s\-#\]]).*)*)", re.MULTILINE)
 _SCALAR = re.compile(
     r"""'[^'\\\n]*'|"[^"\\\n]*"|[^\s'"\[\]{}#&*!|>%@`,:-](?:[^'"\[\]{}#:\n]|:(?=\S))*"""  # quoted or plain, on a line
 )
@@ -48,13 +49,15 @@ class Listed(NamedTuple):
     id: str
     name: str
     aliases: tuple[str, ...]
+    products: tuple[str, ...] = ()
 
 
 class _Head(NamedTuple):
     """What a file says about its names."""
 
     name: str
-    aliases: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
+    products: tuple[str, ...] = ()
 
 
 class File(NamedTuple):
@@ -172,18 +175,19 @@ def _load_entry(shelf: Shelf[_AnyEntry], file: Traversable, stamp: Stamp | None)
 
 @lru_cache(maxsize=8192)
 def _head(file: Traversable, stamp: Stamp | None) -> _Head:
-    """Read name and aliases from a file without validating it; never raises."""
+    """Read name, aliases and products from a file without validating it; never raises."""
     stem = file.name.rpartition(".")[0]
     if stamp == _UNREADABLE:
-        return _Head(stem, ())
+        return _Head(stem)
     try:
         with file.open("rb") as stream:
             text = stream.read(HEAD_BYTES).decode("utf-8-sig", errors="replace")
     except OSError:
-        return _Head(stem, ())
-    name, aliases = _HEAD_NAME.search(text), _HEAD_ALIASES.search(text)
+        return _Head(stem)
+    name = _HEAD_NAME.search(text)
     names = _strings(name["value"]) if name else ()
-    return _Head(names[0] if names else stem, _strings(aliases["value"]) if aliases else ())
+    lists = {match["key"]: _strings(match["value"]) for match in _HEAD_LISTS.finditer(text)}
+    return _Head(names[0] if names else stem, **lists)
 
 
 def _strings(value: str) -> tuple[str, ...]:
@@ -231,21 +235,37 @@ class Index:
         """An entry with all its names: one that replaces another answers to the other's aliases too."""
         heads = [_head(cast(Hashable, file.file), file.stamp) for file in self.entries[stem]]
         aliases = dict.fromkeys(alias for head in heads for alias in head.aliases)
-        return Listed(self.prefix + stem, heads[0].name, tuple(aliases))
+        products = dict.fromkeys(each for head in heads for each in head.products)
+        return Listed(self.prefix + stem, heads[0].name, tuple(aliases), tuple(products))
 
     @cached_property
     def aliases(self) -> dict[str, list[str]]:
-        """Entries by normalised alias."""
+        """Entries by normalised alias or product."""
+        return self._by_key(lambda entry: map(key_of, (*entry.aliases, *entry.products)))
+
+    @cached_property
+    def sold_in(self) -> dict[str, list[str]]:
+        """Entries by product and alias together, in either order: ``mac mini m4 pro``, ``m4 pro mac mini``."""
+
+        def keys(entry: Listed) -> Iterator[str]:
+            for pair in product(map(key_of, entry.products), map(key_of, entry.aliases)):
+                yield "".join(pair)
+                yield "".join(reversed(pair))
+
+        return self._by_key(keys)
+
+    def _by_key(self, keys: Callable[[Listed], Iterable[str]]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for stem in self.entries:
-            for key in {key_of(alias) for alias in self.listed(stem).aliases}:
+            for key in set(keys(self.listed(stem))):
                 found.setdefault(key, []).append(stem)
         return found
 
     def find(self, text: str) -> File | None:
         """The file of a name, None where there is no such name."""
         key = key_of(text)
-        stems = [text] if text in self.entries else self.ids.get(key) or self.aliases.get(key) or []
+        stems = [text] if text in self.entries else self.ids.get(key) or self.aliases.get(key)
+        stems = stems or self.sold_in.get(key) or []
         if not key or not stems:
             return None
         if len(stems) > 1:
@@ -294,7 +314,7 @@ def unknown(shelves: Sequence[Shelf[Any]], text: str, next_step: str = "") -> Un
     key = key_of(text)[:80]
     inside = [name for name in names if len(key) > 1 and (key in name or (len(name) > 3 and name in key))]
     inside.sort(key=lambda name: (abs(len(name) - len(key)), _natural(name)))
-    near = [*inside, *difflib.get_close_matches(key, names, n=2 * MAX_SUGGESTIONS, cutoff=0.5)]
+    near = [*inside, *difflib.get_close_matches(key, names, n=2 * MAX_SUGGESTIONS, cutoff=0.55)]
     suggestions = list(dict.fromkeys(entry for name in near for entry in names[name]))[:MAX_SUGGESTIONS]
     meant = f"Did you mean: {', '.join(suggestions)}?" if suggestions else ""
     step = " ".join(filter(None, (meant, next_step or shelves[0].hint)))
@@ -341,7 +361,7 @@ def open_entry(shelf: Shelf[_AnyEntry], file: File) -> _AnyEntry:
 
 
 def listed(shelves: Iterable[Shelf[Any]], query: str) -> tuple[Listed, ...]:
-    """Return the entries with every word of a query in id, name or aliases, in order of their ids."""
+    """Return the entries with every word of a query in id, name, aliases or products, in order of their ids."""
     if not isinstance(query, str):
         raise InvalidRequest(f"a query must be text, not {type(query).__name__}")
     words = [word for word in _IGNORED.split(query.lower()) if word]
@@ -350,7 +370,7 @@ def listed(shelves: Iterable[Shelf[Any]], query: str) -> tuple[Listed, ...]:
         index = index_of(shelf)
         for stem in sorted(index.entries, key=_natural):
             entry = index.listed(stem)
-            names = "\n".join(map(key_of, (entry.id, entry.name, *entry.aliases)))
+            names = "\n".join(map(key_of, (entry.id, entry.name, *entry.aliases, *entry.products)))
             if all(word in names for word in words):
                 found.append(entry)
     return tuple(found)

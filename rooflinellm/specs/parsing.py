@@ -66,6 +66,9 @@ _MEMORY = re.compile(
 _NETWORK = re.compile(r"(?P<gbit>[0-9]+(?:\.[0-9]+)?)(?:gbe|gbit/s|gbps)", re.IGNORECASE)
 _DRIVE = re.compile(r"(?:ssd|disk)@(?P<rate>[^@]+?)(?:@(?P<capacity>[^@]+))?", re.IGNORECASE)
 _MEMORY_START = re.compile(r"(?:lp)?ddr[1-9]", re.IGNORECASE)
+_SOLD_AS = re.compile(r"\s*(?P<number>[0-9][0-9_]*(?:\.[0-9]+)?)\s*(?P<prefix>[GTgt])B\s*")
+_SIZED = re.compile(r"(?P<name>.+?)[\s_\-]+(?P<amount>[0-9]+\s*[GT]i?B)", re.IGNORECASE | re.DOTALL)
+_BARE_MEMORY = re.compile(r"[0-9]+\s*[GT]i?B?(?:\s+(?:of\s+)?(?:ram|memory|ddr[1-9]?))?", re.IGNORECASE)
 _WRITE_MEMORY = "Write system memory like ddr5-5600x2@64GiB (two channels) or lpddr5x-8533@128bit@32GiB."
 _WRITE_SYSTEM = "Write a system like 2x rtx-3090 + ddr5-5600x2@64GiB."
 
@@ -102,7 +105,7 @@ def count(text: str) -> int:
 
 
 def capacity(text: str) -> int:
-    """Read an amount of device or system memory: ``64GiB`` (binary) or ``64GB`` (decimal). [byte]
+    """Read an amount of bytes: ``64GiB`` (binary) or ``64GB`` (decimal). [byte]
 
     Raises
     ------
@@ -115,11 +118,27 @@ def capacity(text: str) -> int:
     return round(amount)
 
 
-def capacity_label(amount: int) -> str:
-    """Write an amount of memory so that `capacity` reads the same back: ``64GiB``, ``64GB``, ``1234567B``."""
+def memory_capacity(text: str) -> int:
+    """Read how much memory a device or its modules have, by the label they are sold under: 64GB is 64 GiB. [byte]
+
+    Chips and modules hold powers of two, which makers write in GB and TB. Drives, files and bandwidths are decimal, see
+    `capacity`.
+
+    Raises
+    ------
+    InvalidRequest
+        As `capacity`.
+    """
+    label = _SOLD_AS.fullmatch(text)
+    return capacity(text if label is None else f"{label['number']}{label['prefix'].upper()}iB")
+
+
+def capacity_label(amount: int, read: Callable[[str], int] = memory_capacity) -> str:
+    """Write an amount of memory so that `read` gets the same back: ``64GiB``, ``64000MB``, ``1234567B``."""
     for unit, name in ((units.GIB, "GiB"), (units.GB, "GB"), (units.MIB, "MiB"), (units.MB, "MB")):
-        if amount % unit == 0:
-            return f"{amount // int(unit)}{name}"
+        text = f"{amount // int(unit)}{name}"
+        if amount % unit == 0 and read(text) == amount:
+            return text
     return f"{amount}B"
 
 
@@ -160,7 +179,7 @@ def host_memory(text: str) -> HostMemory | None:
     return HostMemory(
         name=name,
         bandwidth_bytes_per_s=width * int(match["rate"]) * units.MEGA,
-        capacity_bytes=None if match["capacity"] is None else capacity(match["capacity"]),
+        capacity_bytes=None if match["capacity"] is None else memory_capacity(match["capacity"]),
     )
 
 
@@ -364,8 +383,11 @@ def _parts(text: str, find: Find, find_storage: FindStorage, unknown: Callable[[
                 break
             if last_try and not candidate:
                 raise InvalidRequest(f"{shown(text)} has an empty part", next_step=_WRITE_SYSTEM)
+            if last_try and _BARE_MEMORY.fullmatch(candidate):
+                message = f"{shown(candidate)} is an amount of memory without its kind and channels"
+                raise InvalidRequest(message, next_step=_WRITE_MEMORY)
             if last_try:
-                raise unknown(_name_in(candidate))
+                raise unknown(device_name(candidate))
         start = end
     return parts
 
@@ -398,12 +420,44 @@ def _device(text: str, find: Find) -> HardwareSpec | None:
     if "," in text:
         return None if split_count(text) else ad_hoc_device(text)
     name, at, amount = text.rpartition("@")
-    device = find(name.strip()) if at else None
-    return None if device is None else device.with_capacity(capacity(amount))
+    if not at:
+        return _sized_device(text, find)
+    device = find(name.strip())
+    return None if device is None else device.with_capacity(memory_capacity(amount))
 
 
-def _name_in(text: str) -> str:
-    """The part of an unknown ``[N x] name [@ capacity]`` that must be the name."""
+def sized(text: str) -> tuple[str, str] | None:
+    """Split ``mac mini m4 pro 64GB`` into the name and the amount of memory; None where there is none."""
+    match = _SIZED.fullmatch(text.strip())
+    return (match["name"], match["amount"].upper()) if match else None  # as in all names, case does not matter
+
+
+def _sized_device(text: str, find: Find) -> HardwareSpec | None:
+    """A device with one of the amounts of memory it is sold with behind its name, as in ``m3 max 128GB``."""
+    parts = sized(text)
+    if parts is None:
+        return None
+    name, amount = parts[0], memory_capacity(parts[1])
+    try:
+        found = [find(name)]
+    except AmbiguousName as error:
+        found = [find(each) for each in error.candidates]
+    able = [device for device in found if device is not None and _comes_with(device, amount)]
+    if len(able) > 1:
+        candidates = [f"{device.id}@{capacity_label(amount)}" for device in able]
+        raise AmbiguousName(f"{shown(text)} fits {len(able)} entries", candidates=candidates)
+    if not able:
+        return None
+    return able[0].with_capacity(amount) if able[0].memory.configurations_gib else able[0]
+
+
+def _comes_with(device: HardwareSpec, amount: int) -> bool:
+    sizes = device.memory.configurations_gib
+    return amount in [size * units.GIB for size in sizes] if sizes else amount == device.memory_bytes
+
+
+def device_name(text: str) -> str:
+    """The part of a ``[N x] name [@ capacity]`` that is the name."""
     prefix = split_count(text)
     if prefix and re.fullmatch(r"[0-9]{1,4}", prefix[0]) and int(prefix[0]) <= MAX_COUNT:
         text = prefix[1]
@@ -447,7 +501,7 @@ def _assemble(
     drive: Any = beside.get(Disk)
     if drive is not None:
         name += f" + {drive.name}" + (
-            "" if drive.capacity_bytes is None else f"@{capacity_label(drive.capacity_bytes)}"
+            "" if drive.capacity_bytes is None else f"@{capacity_label(drive.capacity_bytes, capacity)}"
         )
     joined: Any = beside.get(Network)
     if joined is not None:

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from rooflinellm.cli.files import CHARTS, target_of, write_whole
-from rooflinellm.cli.inputs import COUNTS, as_typed, subcommand, workload_options
+from rooflinellm.cli.inputs import LENGTHS, as_typed, subcommand, workload_options
 from rooflinellm.cli.output import Output, output_options
+from rooflinellm.cli.prompts import asked_warnings, default_prompts
 from rooflinellm.cli.terminal import say
 
 WIDTH = 8.0
@@ -25,8 +26,7 @@ WIDTH = 8.0
 @click.argument("hardware", nargs=-1, required=True, metavar="HARDWARE...")
 @click.option(
     *("-p", "--prompt", "prompts"),
-    type=COUNTS,
-    default="512,8192",
+    type=LENGTHS,
     metavar="N,N",
     help="Lengths of the prompt; 8k is 8192, as everywhere.  [default: 512,8192]",
 )
@@ -40,7 +40,7 @@ WIDTH = 8.0
 def command(
     model: str,
     hardware: Sequence[str],
-    prompts: Sequence[int],
+    prompts: Sequence[int] | None,
     keywords: dict[str, Any],
     path: str | None,
     output: Output,
@@ -55,8 +55,10 @@ def command(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)  # said below
-        found = compare(model, hardware, prompt_tokens=prompts, **keywords)
-    for text in found.warnings:
+        typed = keywords if prompts is None else {**keywords, "prompt_tokens": prompts}
+        shown = default_prompts(model, keywords) if prompts is None else prompts
+        found = compare(model, hardware, prompt_tokens=shown, **keywords)
+    for text in asked_warnings(found.warnings, model, typed):
         say("warning", as_typed(text))
     chart: dict[str, Any] = {}
     if target is not None:

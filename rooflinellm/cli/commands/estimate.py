@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rooflinellm.cli.inputs import COUNTS, PLACING, as_typed, subcommand, workload_options
+from rooflinellm.cli.inputs import LENGTHS, PLACING, as_typed, subcommand, workload_options
 from rooflinellm.cli.output import Output, output_options
+from rooflinellm.cli.prompts import asked_warnings, default_prompts
 from rooflinellm.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from rooflinellm.render import Table
     from rooflinellm.results import Estimate
 
-PROMPTS = (512, 8_192)
-"""Lengths of the prompt where none are asked for, as far as the configured context holds them. [token]"""
-OUTPUT = 128
-"""Tokens of the answer where none are asked for. [token]"""
 TESTED = ("prompt_tokens", "output_tokens", "context_tokens", "batch")
 """What differs between the tests of a benchmark's command."""
 
@@ -37,7 +34,7 @@ TESTED = ("prompt_tokens", "output_tokens", "context_tokens", "batch")
 @click.argument("names", nargs=-1, required=True, metavar="[MODEL] HARDWARE")
 @click.option(
     *("-p", "--prompt", "prompts"),
-    type=COUNTS,
+    type=LENGTHS,
     metavar="N,N",
     help="Lengths of the prompt; 8k is 8192, as everywhere.  [default: 512,8192]",
 )
@@ -78,13 +75,17 @@ def command(
         keywords["options"] = replace(keywords.get("options") or Options(), profile=profile)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)  # said below, once for all prompt lengths
+        typed = keywords if prompts is None else {**keywords, "prompt_tokens": prompts}
+        if prompts is None and "prompt_tokens" not in keywords:
+            prompts = default_prompts(model, keywords)
         cases = _cases(prompts, keywords)
         estimates = _estimates(model, hardware, cases)
         if show_command:
             _show_commands(estimates, output)
             return
         growth = ByContext() if output.form == "csv" else by_context(model, hardware, **cases[0])
-    for text in _distinct(text for item in estimates for text in item.warnings):
+    said = (text for item in estimates for text in item.warnings)
+    for text in _distinct(asked_warnings(said, model, typed)):
         say("warning", as_typed(text))
     output.write(
         tables=lambda: _tables(
@@ -121,11 +122,6 @@ def _cases(prompts: Sequence[int] | None, keywords: Mapping[str, Any]) -> list[d
     """Keywords of each estimate: the tests of a benchmark's command one by one, or the prompt lengths."""
     lists = {name: value for name, value in keywords.items() if isinstance(value, list) and name in TESTED}
     points = [dict(zip(lists, point, strict=True)) for point in zip(*lists.values(), strict=True)] or [{}]
-    if prompts is None and "prompt_tokens" not in keywords:
-        prompts = PROMPTS
-        if (limit := keywords.get("context_limit")) is not None:
-            rest = keywords.get("context_tokens", 0) + keywords.get("output_tokens", OUTPUT)
-            prompts = [prompt for prompt in PROMPTS if prompt + rest <= limit] or PROMPTS[:1]
     if prompts is not None:
         points = [{**point, "prompt_tokens": prompt} for point in points for prompt in prompts]
     return [{**keywords, **point} for index, point in enumerate(points) if point not in points[:index]]

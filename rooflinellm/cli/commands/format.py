@@ -24,7 +24,8 @@ def listed(query: tuple[str, ...], output: Output) -> None:
     """Formats with all words of QUERY in their names; without one, all."""
     from rooflinellm.api.lists import list_formats
 
-    write_listing(output, "formats", list_formats(" ".join(query)))
+    words = " ".join(query)
+    write_listing(output, "formats", list_formats(words), words)
 
 
 @command.command("show", epilog=examples("format show Q4_K_M --model llama-3.3-70b"))

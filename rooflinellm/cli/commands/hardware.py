@@ -28,7 +28,8 @@ def listed(query: tuple[str, ...], output: Output) -> None:
     """Devices with all words of QUERY in their names; without one, all."""
     from rooflinellm.api.lists import list_hardware
 
-    write_listing(output, "hardware", list_hardware(" ".join(query)))
+    words = " ".join(query)
+    write_listing(output, "hardware", list_hardware(words), words)
 
 
 @command.command("show", epilog=examples("hardware show rtx-4090", "hardware show ./my-card.yaml --json"))
@@ -55,6 +56,8 @@ def _show_tables(device: HardwareSpec, facts: list[Fact]) -> list[Table]:
     numbers = {key: str(number) for number, key in enumerate(device.sources, 1)}
     about = [[fact.field, f"{fact.number} {fact.unit}".strip()] for fact in facts if not fact.evidence]
     called = [f"also called: {', '.join(device.aliases)}"] if device.aliases else []
+    if device.products:
+        called.append(f"sold in: {', '.join(device.products)}")
     left = (Column("", "left"), Column("", "left"))
     tables = [Table(left, about, device.name, called, device.id)]
 
@@ -81,6 +84,7 @@ def _show_payload(device: HardwareSpec, facts: list[Fact]) -> dict[str, Any]:
         "id": device.id,
         "name": device.name,
         "aliases": list(device.aliases),
+        "products": list(device.products),
         "vendor": device.vendor,
         "architecture": device.architecture,
         "kind": device.kind,

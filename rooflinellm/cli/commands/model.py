@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,12 @@ import click
 from rooflinellm.cli.inputs import Group, examples
 from rooflinellm.cli.listing import sources_table, write_lint, write_listing
 from rooflinellm.cli.output import Output, output_options
+from rooflinellm.cli.terminal import say
 
 if TYPE_CHECKING:
     from rooflinellm.operators.model import ModelSpec
     from rooflinellm.render import Table
+    from rooflinellm.specs.model import ModelEntry
 
 SIZES = ("gguf:f16", "gguf:q8_0", "gguf:q6_k", "gguf:q5_k_m", "gguf:q4_k_m", "gguf:iq4_xs", "gguf:q3_k_m", "gguf:q2_k")
 KV_TYPES = ("f16", "q8_0", "q4_0")
@@ -28,7 +31,8 @@ def listed(query: tuple[str, ...], output: Output) -> None:
     """Models with all words of QUERY in their names; without one, all."""
     from rooflinellm.api.lists import list_models
 
-    write_listing(output, "models", list_models(" ".join(query)))
+    words = " ".join(query)
+    write_listing(output, "models", list_models(words), words)
 
 
 @command.command("show", epilog=examples("model show gpt-oss-20b"))
@@ -173,7 +177,8 @@ def imported(path: str, target: str | None) -> None:
     from rooflinellm.render import printable
 
     spec = model(path)
-    text = entry_text(spec.entry)
+    entry, renamed = _named_after(spec.entry, target)
+    text = entry_text(entry)
     if target is None:
         click.echo(text, nl=False)
         return
@@ -182,3 +187,19 @@ def imported(path: str, target: str | None) -> None:
     except OSError as error:
         raise UnreadableFile(f"cannot be written: {error.strerror or error}", where=target) from error
     click.echo(printable(f"{target}: {spec!r}"), err=True)
+    if renamed:
+        say("note", renamed)
+
+
+def _named_after(entry: ModelEntry, target: str | None) -> tuple[ModelEntry, str]:
+    """The entry with the id that a file of this name must hold, and what there is to say about that."""
+    from rooflinellm.specs.common import is_identifier
+
+    if target is None or not target.lower().endswith((".yaml", ".yml")):
+        return entry, ""
+    stem = os.path.basename(target).rpartition(".")[0]
+    if stem == entry.id:
+        return entry, ""
+    if not is_identifier(stem):
+        return entry, f"its id is {entry.id}: call the file {entry.id}.yaml, since a file has the name of its entry"
+    return entry.model_copy(update={"id": stem}), f"its id is {stem}, the file's name, instead of {entry.id}"

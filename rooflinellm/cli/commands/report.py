@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rooflinellm.cli.files import target_of, write_whole
-from rooflinellm.cli.inputs import COUNTS, PLACING, as_typed, subcommand, workload_options
+from rooflinellm.cli.inputs import LENGTHS, PLACING, as_typed, subcommand, workload_options
 from rooflinellm.cli.output import Output, output_options
 from rooflinellm.cli.terminal import say
 
@@ -31,12 +31,12 @@ ENDINGS = (".html", ".md")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 @click.option(
     *("-p", "--prompt", "prompts"),
-    type=COUNTS,
+    type=LENGTHS,
     default="512,8192",
     metavar="N,N",
     help="Lengths of the prompt, an everyday and a long one; 8k is 8192.  [default: 512,8192]",
 )
-@click.option("--contexts", type=COUNTS, metavar="N,N", help="Amounts of occupied context to show.")
+@click.option("--contexts", type=LENGTHS, metavar="N,N", help="Amounts of occupied context to show.")
 @click.option("--date", metavar="TEXT", help="A date to print; none is printed without.")
 @workload_options(
     *("weights", "kv", "engine", "output_tokens", "batch", "context_tokens", "context_limit", "cached_tokens"),

@@ -10,6 +10,7 @@ import click
 from rooflinellm.cli.files import CHARTS, target_of, write_whole
 from rooflinellm.cli.inputs import COUNT, as_typed, subcommand, workload_options
 from rooflinellm.cli.output import Output, output_options
+from rooflinellm.cli.prompts import asked_warnings
 from rooflinellm.cli.terminal import say
 
 WIDTH = 8.0
@@ -53,7 +54,7 @@ def command(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)  # said below
         found = sensitivity(model, hardware, with_swaps=not no_swaps, **given)
-    for text in found.estimate.warnings:
+    for text in asked_warnings(found.estimate.warnings, model, given):
         say("warning", as_typed(text))
     chart: dict[str, Any] = {}
     if target is not None:

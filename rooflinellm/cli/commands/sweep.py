@@ -14,6 +14,7 @@ from rooflinellm.cli.axes import AXES, Axis, Over, flag_of
 from rooflinellm.cli.files import CHARTS, target_of, write_whole
 from rooflinellm.cli.inputs import COUNT, as_typed, subcommand, workload_options
 from rooflinellm.cli.output import Output, output_options
+from rooflinellm.cli.prompts import asked_warnings
 from rooflinellm.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def command(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)  # said below
         found = sweep(model, systems, **arguments)
-    for text in found.warnings:
+    for text in asked_warnings(found.warnings, model, arguments):
         say("warning", as_typed(text))
     chart = {}
     if target is not None:

@@ -1,0 +1,45 @@
+"""Lengths that nobody typed: the prompts that are shown unasked, and the warnings that are about them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+PROMPTS = (512, 8_192)
+"""Lengths of the prompt where none are asked for. [token]"""
+OUTPUT = 128
+"""Tokens of the answer where none are asked for. [token]"""
+OF_A_REQUEST = ("context_tokens", "prompt_tokens", "output_tokens")
+
+
+def default_prompts(model: Any, keywords: Mapping[str, Any]) -> tuple[int, ...]:
+    """Those of `PROMPTS` that the configured context holds and the model is made for; at least the first."""
+    room = _made_for(model)
+    if (limit := keywords.get("context_limit")) is not None:
+        room = min(room, _largest(limit))
+    room -= _largest(keywords.get("context_tokens", 0)) + _largest(keywords.get("output_tokens", OUTPUT))
+    return tuple(prompt for prompt in PROMPTS if prompt <= room) or PROMPTS[:1]
+
+
+def asked_warnings(texts: Iterable[str], model: Any, given: Mapping[str, Any]) -> list[str]:
+    """Warnings without the one about a long context, where the lengths that were typed are within the model's.
+
+    It is then about the prompt and the answer that are assumed on top of them.
+    """
+    typed = sum(_largest(given.get(name, 0)) for name in OF_A_REQUEST)
+    return [text for text in texts if not _is_of_context(text) or typed > _made_for(model)]
+
+
+def _is_of_context(text: str) -> bool:
+    """Whether a warning has this code; where several systems are compared, their names stand before it."""
+    return text.startswith("context: ") or ": context: " in text
+
+
+def _made_for(model: Any) -> int:
+    from rooflinellm.api.lookup import model as find
+
+    return find(model).max_context_tokens
+
+
+def _largest(value: Any) -> int:
+    return int(max(value) if isinstance(value, list | tuple) else value)
