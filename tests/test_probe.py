@@ -23,7 +23,7 @@ from rooflinellm.errors import InvalidRequest, RooflineWarning
 from rooflinellm.measurements import computer as computer_module
 from rooflinellm.measurements import speed, torch_speed
 from rooflinellm.measurements.computer import Computer, this_computer
-from rooflinellm.measurements.cpu import FP32_PER_CLOCK, INT8_PER_CLOCK, MEASURED, rented_cpu
+from rooflinellm.measurements.cpu import FP32_PER_CLOCK, INT8_PER_CLOCK, MEASURED, architecture_of, rented_cpu
 from rooflinellm.measurements.speed import Reading
 from rooflinellm.measurements.torch_speed import Gpu
 
@@ -69,7 +69,7 @@ def test_the_values_are_what_was_measured(measured: Probe) -> None:
     assert device.peaks == {"fp32.fp32": 400e9, "int8.int32": 800e9}
     assert (device.memory_bytes, device.usable_bytes) == (32 * units.GIB, 30 * units.GIB)
     assert device.cache_bytes == 32 * units.MIB
-    assert (device.compute_units, device.architecture, device.kind, device.vendor) == (4, "avx2", "cpu", "amd")
+    assert (device.compute_units, device.architecture, device.kind, device.vendor) == (4, "avx2-amd", "cpu", "amd")
     assert device.memory.type == MEASURED
 
 
@@ -144,6 +144,20 @@ def test_other_precisions_follow_from_the_instructions(
     assert device.peaks == {"fp32.fp32": 400e9} | {key: ratio * 400e9 for key, ratio in peaks.items()}
     assert device.architecture == architecture
     assert (device.memory_bytes, device.usable_bytes, device.cache_bytes) == (None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "architecture"),
+    [
+        ("AMD EPYC-Milan Processor", {"avx2"}, "avx2-amd"),
+        ("AMD EPYC 9R14", {"avx2", "avx512f", "avx512_vnni", "avx512_bf16"}, "avx512-bf16-amd"),
+        ("Intel(R) Xeon(R) CPU E5-2676 v3 @ 2.40GHz", {"avx2"}, "avx2"),
+        ("AWS Graviton3 AWS Graviton3 CPU @ 2.6GHz (Neoverse-V1)", set(), "neoverse-v1"),
+        ("Cortex-A72", set(), "baseline"),
+    ],
+)
+def test_what_tells_rented_processors_apart(name: str, known: set[str], architecture: str) -> None:
+    assert architecture_of(known, name) == architecture
 
 
 @pytest.mark.parametrize("isa", ["avx2", "avx512f", "avx512f avx512_vnni", "avx512f avx512_vnni amx_int8"])

@@ -85,7 +85,7 @@ def cpu_entry(
     memory: dict[str, Any] = {"type": MEASURED, "unified": True}
     data = _entry(computer.name, id, sources) | {
         "vendor": _vendor(computer.name),
-        "architecture": architecture_of(flags),
+        "architecture": architecture_of(flags, computer.name),
         "kind": "cpu",
         "memory": memory | _capacity(computer.memory_bytes, computer.available_bytes, computer.system, sources),
         "peaks": peaks,

@@ -23,6 +23,8 @@ ASSUMED_GHZ = 2.8
 
 _CLOCK = re.compile(r"(?:@|\bT)\s*(?P<ghz>\d(?:\.\d+)?)\s*GHz", re.IGNORECASE)
 _THREADS = re.compile(r"threads/core (?P<threads>\d+)")
+_ARM_CORE = re.compile(r"Neoverse-\w\d", re.IGNORECASE)
+_AMD = re.compile(r"\b(AMD|EPYC|Ryzen)\b", re.IGNORECASE)
 _UNFIT = re.compile(r"[^a-z0-9]+")
 _SOURCE = "row"
 
@@ -90,7 +92,7 @@ def rented_cpu(name: str, vcpus: int, threads: int | None, smt: int, isa: str, b
             "id": "rented-" + (_UNFIT.sub("-", name.lower()).strip("-") or "cpu"),
             "name": name,
             "vendor": "cloud",
-            "architecture": architecture_of(known),
+            "architecture": architecture_of(known, name),
             "kind": "cpu",
             "memory": Memory(
                 type=MEASURED,
@@ -110,7 +112,24 @@ def _first(table: dict[str, int], known: set[str]) -> int:
     return next(value for name, value in table.items() if not name or name in known)
 
 
-def architecture_of(known: set[str]) -> str:
-    """The widest instructions stand for the architecture, so that a profile can tell such processors apart."""
+def architecture_of(known: set[str], name: str) -> str:
+    """What tells such processors apart for a profile: an Arm core's name, else the widest instructions and AMD's make.
+
+    Parameters
+    ----------
+    known : set of str
+        Instruction sets.
+    name : str
+        As the system names the processor.
+
+    Returns
+    -------
+    str
+        Such as ``neoverse-v1``, ``avx512-vnni`` or ``avx2-amd``.
+    """
+    core = _ARM_CORE.search(name)
+    if core is not None:
+        return core[0].lower()
     order = ("amx_int8", "avx512_bf16", "avx512_vnni", "avx512f", "avx2")
-    return next((name.replace("_", "-") for name in order if name in known), "baseline")
+    widest = next((instructions.replace("_", "-") for instructions in order if instructions in known), "baseline")
+    return f"{widest}-amd" if _AMD.search(name) else widest
