@@ -82,6 +82,8 @@ def test_engines_that_share_layers_do_so_over_several_devices() -> None:
     ("keywords", "said"),
     [
         ({"query": "no such model"}, "no model is found"),
+        ({"models": []}, "no model is found"),
+        ({"models": ["qwen3-8b"], "kv": "q9"}, "q9"),
         ({"gpu_layers": 3}, "gpu_layers"),
         ({"context_limit": 0}, "context_limit"),
         ({"prompt_tokens": 10_000}, "prompt_tokens"),
@@ -89,7 +91,7 @@ def test_engines_that_share_layers_do_so_over_several_devices() -> None:
     ],
 )
 def test_what_is_not_possible_is_refused(keywords: dict[str, Any], said: str) -> None:
-    with pytest.raises(rl.InvalidRequest, match=said):
+    with pytest.raises(rl.RooflineError, match=said):
         rl.fit_models("rtx-4090", **keywords)
     with pytest.raises(rl.InvalidRequest, match="how much memory"):
         rl.fit_models("7950x")

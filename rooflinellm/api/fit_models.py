@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rooflinellm import catalog
 from rooflinellm.api import lookup
-from rooflinellm.api.arguments import positive, scalar_count, single_values
+from rooflinellm.api.arguments import name_of, positive, scalar_count, single_values
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.fit import state_capacity
 from rooflinellm.api.ladder import Step, ladder, sized
@@ -64,6 +64,11 @@ class ModelFit:
     bits_per_weight: float
     on_devices: bool
 
+    @property
+    def device_bytes(self) -> int:
+        """What the devices hold; embeddings that are only looked up may be on the host in any case. [byte]"""
+        return sum(int(part.bytes) for part in self.estimate.memory.placement if part.tier == "device")
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, in base units."""
         answer, memory = self.estimate, self.estimate.memory
@@ -78,6 +83,7 @@ class ModelFit:
             "on_devices": self.on_devices,
             "gpu_layers": answer.workload["gpu_layers"],
             "cpu_moe_layers": answer.workload["cpu_moe_layers"],
+            "device_bytes": self.device_bytes,
             "total_bytes": memory.total_bytes,
             "usable_bytes": memory.usable_bytes,
             "decode_tokens_per_s": answer.decode.tokens_per_s.to_dict(),
@@ -209,8 +215,8 @@ def _table(met: Sequence[ModelFit], most: int | None, *, here: bool) -> Table:
         Column("parameters", drop=2),
         Column("weights", "left"),
         Column("bits", drop=5),
-        Column("GiB", drop=4),
-        *([] if here else [Column("on the host", "left", drop=3)]),
+        Column("GiB", drop=4) if here else Column("device", group="GiB", drop=4),
+        *([] if here else [Column("host", group="GiB", drop=4), Column("on the host", "left", drop=3)]),
         Column("tok/s", group="decode"),
         Column("range", "left", group="decode", drop=1),
         Column("time", group="first token"),
@@ -225,7 +231,8 @@ def _table(met: Sequence[ModelFit], most: int | None, *, here: bool) -> Table:
                 params_text(each.model.total_params),
                 weights_text(answer.weights),
                 f"{each.bits_per_weight:.2f}",
-                gib_text(answer.memory.total_bytes),
+                gib_text(each.device_bytes),
+                *([] if here else [gib_text(answer.memory.total_bytes - each.device_bytes)]),
                 *([] if here else [placement_text(answer.workload, len(each.model.layers))]),
                 significant(rate.expected),
                 interval_text(rate),
@@ -236,7 +243,7 @@ def _table(met: Sequence[ModelFit], most: int | None, *, here: bool) -> Table:
     how = (
         "each in the format of most bits that is all on the device; the largest first"
         if here
-        else "each in the format of fewest bits, which is the fastest; the fastest first"
+        else "each in a format of about the fewest bits that were tried; the fastest first"
     )
     hidden = len(met) - len(rows)
     return Table(columns, rows, notes=[how, *([f"{hidden} more: -v"] if hidden else [])])
@@ -301,7 +308,7 @@ def fit_models(
     hardware: Name | HardwareSpec | SystemSpec,
     *,
     query: str = "",
-    models: Iterable[Name | ModelEntry | ModelSpec] | None = None,
+    models: Name | ModelEntry | ModelSpec | Sequence[Name | ModelEntry | ModelSpec] | None = None,
     context_limit: int = CONTEXT,
     prompt_tokens: int | None = None,
     batch: int = 1,
@@ -318,7 +325,7 @@ def fit_models(
         As in `rooflinellm.system`; with a host, parts of a model may be there.
     query : str
         Only models that `rooflinellm.list_models` finds by it.
-    models : iterable of str, path or spec, optional
+    models : str, path or spec, or a sequence of them, optional
         Models to choose from, in place of those of the database.
     context_limit : int
         Context to hold for each request. [token]
@@ -360,14 +367,15 @@ def fit_models(
     single_values(others)
     bits = 0.0 if min_bits_per_weight == 0 else positive("min_bits_per_weight", min_bits_per_weight)
     system = lookup.system(hardware)
-    found = [lookup.model(each.id) for each in list_models(query)] if models is None else [*map(lookup.model, models)]
-    if not found:
-        raise InvalidRequest(f"no model is found by '{query:.80}'", where="query")
+    found = _found(name_of("query", query) if query != "" else "", models)
     engine = _engine(found[0], weights, engine, system)
+    if weights is not None:
+        weights = catalog.weight_format(weights, catalog.engine(engine)[0].format_families).id
     tokens = {"prompt_tokens": prompt, "context_tokens": context - prompt, "context_limit": context}
     place = _place(system, engine, {**tokens, "batch": scalar_count("batch", batch), "engine": engine, **others})
     met: list[ModelFit] = []
     left: dict[str, list[str]] = {"large": [], "short": [], "not run": []}
+    errors: list[RooflineError] = []
     for spec in found:
         if spec.max_context_tokens < context:
             left["short"].append(spec.id)
@@ -375,13 +383,16 @@ def fit_models(
         try:
             steps = [] if place.lacks(spec, bits) else _steps(spec, engine, weights, bits, place)
             fitting = place.on_devices(spec, steps) or place.with_host(spec, steps)
-        except RooflineError:  # a layer or a format that the engine does not compute there
+        except RooflineError as error:  # a layer or a format that the engine does not compute there
             left["not run"].append(spec.id)
+            errors.append(error)
             continue
         if fitting is None:
             left["large"].append(spec.id)
         else:
             met.append(fitting)
+    if errors and not met and not left["large"]:  # then it is no matter of the model
+        raise errors[0]
     return ModelFits(
         hardware=system,
         context_limit=context,
@@ -394,6 +405,18 @@ def fit_models(
         not_run=tuple(left["not run"]),
         least_bits=0.0 if weights is not None else bits,
     )
+
+
+def _found(query: str, models: Any) -> list[ModelSpec]:
+    """The models that were named, else those of the database that a query finds."""
+    if models is not None:
+        named = models if isinstance(models, list | tuple) else [models]
+        found = [lookup.model(each) for each in named]
+    else:
+        found = [lookup.model(each.id) for each in list_models(query)]
+    if not found:
+        raise InvalidRequest(f"no model is found by '{query[:80]}'", where="query" if models is None else "models")
+    return found
 
 
 def _rank(each: ModelFit) -> tuple[Any, ...]:
