@@ -295,7 +295,7 @@ class _Place(NamedTuple):
         return None
 
     def with_host(self, model: ModelSpec, steps: Sequence[Step]) -> ModelFit | None:
-        """A part on the host, in the format of fewest bits, which leaves the most on the devices."""
+        """A part on the host, in about the fewest bits, which leaves the most on the devices."""
         if not self.has_choice or not steps or steps[-1].resident_bytes > self.all_bytes:
             return None
         # A mixture whose experts keep their own format has others of about the same size: then its own.
@@ -346,7 +346,7 @@ def fit_models(
     -------
     ModelFits
         A model is listed with the format of most bits that is all on the devices; where there is none and the system
-        has a host, with the format of fewest bits and the fastest placement.
+        has a host, with a format of about the fewest bits and the fastest placement.
 
     Raises
     ------
