@@ -226,7 +226,8 @@ def command_line_page() -> str:
         "standard error; `--json` gives plain numbers in base units with the unit in each key.",
         "",
     ]
-    root = click.Context(program, info_name=PROGRAM, terminal_width=WIDTH, max_content_width=WIDTH)
+    settings = {**program.context_settings, "max_content_width": WIDTH}
+    root = click.Context(program, info_name=PROGRAM, terminal_width=WIDTH, **settings)
     said += [*_help(program, root), *_all_help(program, root, 2)]
     return "\n".join(said)
 

@@ -34,6 +34,7 @@ _PUBLIC = {
     "list_formats": "rooflinellm.api.lists",
     "list_models": "rooflinellm.api.lists",
     "fit": "rooflinellm.api.fit",
+    "fit_models": "rooflinellm.api.fit_models",
     "from_command": "rooflinellm.launch.command",
     "kernel_time": "rooflinellm.api.kernels",
     "launch_command": "rooflinellm.launch.show",

@@ -316,11 +316,52 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
     batched = any(column.heading.startswith("all") for column in columns)
     rows = [_row(case, axes, with_prompt=with_prompt, batched=batched) for case in cases]
     answer = fits_text(largest.memory, largest.workload["context_limit"])
-    notes = [f"basis: {basis_text(first.decode.time_s.basis)}", LIMIT_NOTE]
+    notes = [*request_notes(estimates), f"basis: {basis_text(first.decode.time_s.basis)}", LIMIT_NOTE]
     if hidden:
         notes.append(f"{len(cases)} of {len(cases) + hidden:,} cases")
     notes += [f"warning: {text}" for text in dict.fromkeys(text for item in estimates for text in item.warnings)]
     return Table(columns, rows, what_text(first), notes, answer)
+
+
+def request_notes(estimates: Sequence[Estimate]) -> list[str]:
+    """What the rows of `estimate_table` do not say of a request: what is in the cache already, and what drafts."""
+    notes = [text for item in estimates for text in (_cached_text(item), _context_text(item)) if text]
+    notes += [text for text in map(speculation_text, estimates[-1:]) if text]
+    return list(dict.fromkeys(notes))
+
+
+def _cached_text(estimate: Estimate) -> str:
+    cached, prompt = estimate.workload["cached_tokens"], estimate.workload["prompt_tokens"]
+    if is_array(cached) or is_array(prompt) or not cached:
+        return ""
+    computed = max(prompt - cached, 1)  # of a prompt that is cached whole, the last token
+    return (
+        f"prompt of {count_text(prompt)}: {count_text(cached)} tokens are cached; prefill rate and time are those of "
+        f"the other {count_text(computed)}"
+    )
+
+
+def _context_text(estimate: Estimate) -> str:
+    context = estimate.workload["context_tokens"]
+    return "" if is_array(context) or not context else f"in the cache before the prompt: {count_text(context)} tokens"
+
+
+def speculation_text(estimate: Estimate) -> str:
+    """What drafts, how many tokens, what a cycle gives and how much faster that is; empty without drafts."""
+    drafts = estimate.speculation
+    if drafts is None:
+        return ""
+    best = drafts.best_draft_tokens
+    better = "" if best == drafts.draft_tokens else f"; fastest with {best}" if best else "; faster without"
+    return (
+        f"speculation: {_drafter_text(drafts)}, {drafts.draft_tokens} tokens drafted, {drafts.tokens_per_cycle:.2f} "
+        f"tokens a cycle: {spread(drafts.speedup, lambda value: f'{value:.2f}')} times the speed without{better}"
+    )
+
+
+def _drafter_text(drafts: Any) -> str:
+    model = drafts.draft_model
+    return str(drafts.draft) if model is None else f"{model.id} {weights_text(drafts.draft_weights)}"
 
 
 def _last(value: Any) -> Any:

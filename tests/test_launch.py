@@ -18,11 +18,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rooflinellm as rl
+from rooflinellm import catalog
 from rooflinellm.cli import main
 from rooflinellm.errors import RooflineWarning
 from rooflinellm.launch.command import Launch
 from rooflinellm.launch.flags import NOTED, PROGRAMS, SILENT
-from rooflinellm.launch.show import check_commands
+from rooflinellm.launch.repositories import repository
+from rooflinellm.launch.show import check_commands, launch_commands
 
 LLAMA = "Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf"
 MIXTURE = "Qwen3-30B-A3B-Q4_K_M.gguf"
@@ -638,7 +640,9 @@ def test_formats_there_and_back(weights: str) -> None:
     engine = {"gguf": "llama.cpp", "hf": "vllm", "mlx": "mlx"}[weights.partition(":")[0]]
     hardware = "m3-max-40c" if engine == "mlx" else "7950x" if ":tq" in weights else "rtx-4090"
     asked = estimate(Launch("qwen3-30b-a3b", {"engine": engine, "weights": weights}, (), ()), hardware)
-    again = estimate(read(rl.launch_command(asked)), hardware)
+    (command,), notes = launch_commands([asked])
+    assert all("no repository" in note for note in notes)
+    again = estimate(read(command), hardware)
     assert workload_of(again) == workload_of(asked)
 
 
@@ -675,11 +679,118 @@ def test_where_no_command_is_known_it_is_said(keywords: dict[str, Any], said: st
 
 def test_checks_over_several_prompts_measure_the_phases_apart() -> None:
     answers = [rl.estimate("llama-3.1-8b", RIG, prompt_tokens=prompt, gpu_layers=20) for prompt in (512, 8192)]
-    assert check_commands(answers) == [
-        "llama-bench -m llama-3.1-8b-Q4_K_M.gguf -ngl 20 -p 512,8192 -n 0",
-        "llama-bench -m llama-3.1-8b-Q4_K_M.gguf -ngl 20 -p 0 -n 128 -d 512,8192",
+    assert check_commands(answers).commands == [
+        "llama-bench -m llama-3.1-8b-Q4_K_M.gguf -ngl 20 -fa 1 -p 512,8192 -n 0",
+        "llama-bench -m llama-3.1-8b-Q4_K_M.gguf -ngl 20 -fa 1 -p 0 -n 128 -d 512,8192",
     ]
-    assert check_commands([rl.estimate("llama-3.1-8b", "rtx-4090", engine="sglang")]) == []
+    unknown = check_commands([rl.estimate("llama-3.1-8b", "rtx-4090", engine="sglang")])
+    assert unknown == ([], ["no command known for sglang"])
+
+
+@pytest.mark.parametrize("cached", [0, 3584, 4096])
+def test_both_kinds_of_commands_measure_the_same_test(cached: int) -> None:
+    answer = rl.estimate("llama-3.1-8b", "rtx-4090", prompt_tokens=4096, cached_tokens=cached, context_tokens=100)
+    prefill, decode = check_commands([answer]).commands
+    settings, _, _ = rl.launch_command(answer).partition(" -p ")
+    computed = max(4096 - cached, 1)
+    assert prefill == f"{settings} -p {computed} -n 0 -d {4196 - computed}"
+    assert decode == f"{settings} -p 0 -n 128 -d 4196"
+    assert rl.launch_command(answer).endswith(f" -p {computed} -n 0 -pg {computed},128 -d {4196 - computed}")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "flags"),
+    [({"tensor_parallel": 2}, "-sm tensor -ts 1/1"), ({"pipeline_parallel": 2}, "-sm layer"), ({}, "-sm layer")],
+)
+def test_how_devices_share_the_work_is_in_the_command(keywords: dict[str, int], flags: str) -> None:
+    asked = rl.estimate("llama-3.3-70b", "2x rtx-5090", weights="Q4_K_M", **keywords)
+    command = rl.launch_command(asked)
+    assert f" {flags} " in command
+    said = read(command).keywords  # layers in a row are what llama.cpp does by itself
+    assert said.get("tensor_parallel") == keywords.get("tensor_parallel")
+    if "pipeline_parallel" not in keywords:
+        assert rl.estimate("llama-3.3-70b", "2x rtx-5090", **said).e2e_s == asked.e2e_s
+
+
+def test_degrees_without_a_flag_are_named() -> None:
+    asked = rl.estimate("llama-3.1-8b", "4x rtx-4090", tensor_parallel=2, data_parallel=2)
+    with pytest.warns(rl.RooflineWarning, match="no flag for data_parallel=2"):
+        assert " -sm tensor -ts 1/1 " in rl.launch_command(asked)
+    assert check_commands([asked]).notes == ["the command has no flag for data_parallel=2"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "keywords", "unused"),
+    [
+        ("-sm tensor -ts 1,1,1,1", {"tensor_parallel": 4}, ""),
+        ("-sm tensor -ts 1,1,0", {"tensor_parallel": 2}, ""),
+        ("-sm tensor -ts 3,1", {"tensor_parallel": 2}, "-ts (devices share each layer in equal parts)"),
+        ("-sm tensor", {}, "-sm tensor (say how many devices: tensor_parallel)"),
+        ("-sm row -ts 1,1", {}, "-sm row (several devices are split by layers)"),
+    ],
+)
+def test_split_modes(flags: str, keywords: dict[str, int], unused: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rl.RooflineWarning)
+        found = server(flags)
+    assert {name: found.keywords[name] for name in found.keywords if name == "tensor_parallel"} == keywords
+    assert found.warnings == ((f"not taken into account: {unused}",) if unused else ())
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "engine", "named"),
+    [
+        ("qwen3-32b", "awq", "vllm", "Qwen/Qwen3-32B-AWQ"),
+        ("qwen3-32b", "mlx-4bit", "mlx", "mlx-community/Qwen3-32B-4bit"),
+        ("llama-3.3-70b", "awq", "vllm", None),
+        ("llama-3.1-8b", "awq", "vllm", None),
+    ],
+)
+def test_a_repository_fits_format_and_engine(model: str, weights: str, engine: str, named: str | None) -> None:
+    name, _, notes = repository(rl.model(model), catalog.weight_format(weights).id, engine)
+    assert name == (named or f"{model}-{weights}")
+    assert notes == (
+        () if named else (f"no repository of {model} in {weights} is known: put yours in the place of {name}",)
+    )
+
+
+def test_no_repository_of_another_engine_is_named() -> None:
+    engines = {"hf": "vllm", "mlx": "mlx"}
+    for model in map(rl.model, ("llama-3.1-8b", "qwen3-32b", "gpt-oss-20b")):
+        for weights in ("hf:awq", "hf:gptq", "hf:w4a16", "hf:fp8", "hf:nvfp4", "mlx:4bit", "mlx:8bit", "mlx:bf16"):
+            engine = engines[weights.partition(":")[0]]
+            name = repository(model, weights, engine)[0].lower()
+            assert "gguf" not in name
+            assert engine == "mlx" or "mlx" not in name
+
+
+DRAFT = {"draft": "qwen3-0.6b", "draft_tokens": 4, "acceptance": 0.7}
+
+
+@pytest.mark.parametrize(
+    ("engine", "hardware", "flags"),
+    [
+        ("llama.cpp", "rtx-4090", "llama-server -m qwen3-8b-Q4_K_M.gguf -ngl 99 -fa 1 -c 768 -np 1 "
+         "-md qwen3-0.6b-Q4_K_M.gguf --spec-draft-n-max 4"),
+        ("vllm", "h200-sxm", '"model": "Qwen/Qwen3-0.6B", "num_speculative_tokens": 4}'),
+        ("mlx", "m3-max-40c", "--draft-model Qwen/Qwen3-0.6B --num-draft-tokens 4 -m 128"),
+    ],
+)  # fmt: skip
+def test_a_draft_model_is_in_the_command(engine: str, hardware: str, flags: str) -> None:
+    weights = "Q4_K_M" if engine == "llama.cpp" else None
+    asked = rl.estimate("qwen3-8b", hardware, engine=engine, weights=weights, **DRAFT)
+    (command,), notes = launch_commands([asked])
+    assert flags in command
+    assert any("2.77 tokens a cycle" in note for note in notes)
+    keywords = read(command).keywords
+    assert (keywords["draft"], keywords["draft_tokens"]) == ("qwen3-0.6b", 4)
+    assert check_commands([asked]).commands == [command]
+
+
+def test_drafts_that_no_command_makes_are_named() -> None:
+    asked = rl.estimate("qwen3-8b", "rtx-4090", **{**DRAFT, "draft": "eagle3"})
+    with pytest.warns(rl.RooflineWarning, match=r"without speculation \(EAGLE-3 head, 4 tokens drafted a cycle\)"):
+        assert rl.launch_command(asked).startswith("llama-bench")
 
 
 def test_each_placement_is_checked_by_a_command_of_its_own() -> None:
@@ -687,7 +798,7 @@ def test_each_placement_is_checked_by_a_command_of_its_own() -> None:
     answers = [rl.estimate("llama-3.3-70b", rig, weights="Q4_K_M", prompt_tokens=each) for each in (512, 8192)]
     few, many = (item.workload["gpu_layers"] for item in answers)
     assert few > many
-    commands = check_commands(answers)
+    commands = check_commands(answers).commands
     assert [f"-ngl {few} " in each for each in commands] == [True, True, False, False]
     assert [f"-ngl {many} " in each for each in commands] == [False, False, True, True]
 

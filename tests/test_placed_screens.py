@@ -132,7 +132,7 @@ def test_the_screen_says_where_it_lies_and_what_more_would_bring(run: Any) -> No
     found = rl.estimate("llama-3.3-70b", RIG, prompt_tokens=512)
     here = found.workload["gpu_layers"]
     assert f"{81 - here} of 81 layers on the host: -ngl {here}" in answer.out
-    assert f"-ngl {here} -p 512" in answer.out  # how to measure it
+    assert f"-ngl {here} -fa 1 -p 512" in answer.out  # how to measure it
     more = rl.estimate("llama-3.3-70b", RIG, prompt_tokens=512, gpu_layers=here + 1)
     gain = more.decode.tokens_per_s.expected / found.decode.tokens_per_s.expected - 1
     assert more.memory.fits is False

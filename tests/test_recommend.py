@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import rooflinellm as rl
 from rooflinellm.api.candidates import COMMON, HOSTED, database
 from rooflinellm.api.cost import cost_per_million_tokens
 from rooflinellm.api.ladder import ladder
+from rooflinellm.api.recommend import Search
 from rooflinellm.api.recommendation import Recommendation, Shortfall
 from rooflinellm.cli import main
 from rooflinellm.results import Estimate
@@ -45,7 +47,8 @@ def asked(model: str, hardware: Any, weights: str, **changed: Any) -> Estimate:
 def test_what_is_named_meets_the_wish_by_its_own_estimate() -> None:
     assert len(ALL.met) > 50
     for each in ALL.met[::7]:
-        again = asked("llama-3.3-70b", each.system.id, each.weights)
+        degree = each.estimate.workload.get("tensor_parallel", 1)
+        again = asked("llama-3.3-70b", each.system.id, each.weights, tensor_parallel=degree)
         assert again.to_dict() == {**each.estimate.to_dict(), "engine": again.engine}
         assert again.memory.fits is True
         assert again.decode.tokens_per_s.expected >= 10
@@ -56,14 +59,44 @@ def test_what_is_named_meets_the_wish_by_its_own_estimate() -> None:
 def test_the_search_finds_what_trying_everything_finds() -> None:
     best = {}
     for name in SOME:
-        for step in ladder(rl.model(MODEL), ("gguf",)):
-            answer = asked(MODEL, name, step.weights)
+        count = rl.system(name).device_count
+        for step, degree in product(ladder(rl.model(MODEL), ("gguf",)), dict.fromkeys((1, count))):
+            answer = asked(MODEL, name, step.weights, tensor_parallel=degree)
             if step.bits_per_weight >= 4 and answer.memory.fits is True and answer.decode.tokens_per_s.expected >= 20:
-                best[answer.hardware.id] = step.weights
+                best[answer.hardware.id] = (step.weights, degree)
                 break
-    assert {each.system.id: each.weights for each in FEW.met} == best
+    found = {each.system.id: (each.weights, each.to_dict()["tensor_parallel"]) for each in FEW.met}
+    assert found == best
     assert 3 < len(best) < len(SOME)
     assert FEW.ruled_out > 0
+
+
+def test_layers_are_shared_where_only_that_does_and_it_is_said() -> None:
+    def found(rate: float, **others: Any) -> Any:
+        return rl.recommend("llama-3.3-70b", min_tokens_per_s=rate, hardware="2x rtx-5090", weights="Q4_K_M", **others)
+
+    slow, fast = found(25), found(40)
+    assert (slow.best.to_dict()["tensor_parallel"], fast.best.to_dict()["tensor_parallel"]) == (1, 2)
+    assert "several devices without TP: layers in a row" in slow.tables()[0].to_text()
+    text = fast.tables()[0].to_text()
+    assert "2x RTX 5090 TP2" in text and "TP: the devices share each layer, which the engine calls experimental" in text
+    assert not found(40, kv="q8_0")  # which llama.cpp does not share
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "degrees"),
+    [
+        ("llama-3.3-70b", "2x rtx-3090", {1, 2}),
+        ("llama-3.3-70b", "2x amd-radeon-rx-7900-xtx", {1}),  # only the CUDA backend is faster for it
+        ("deepseek-v2-lite", "2x rtx-3090", {1}),  # latent attention
+        ("llama-3.3-70b", "rtx-3090 + rtx-4090", {1}),
+    ],
+)
+def test_where_layers_can_be_shared(model: str, hardware: str, degrees: set[int]) -> None:
+    found = rl.recommend(model, min_tokens_per_s=100_000, hardware=hardware, weights="IQ2_XS", context=512)
+    assert not found
+    search = Search(rl.model(model), found.wish, ["IQ2_XS"], 0.0, None, "llama.cpp", None)
+    assert {*search.degrees(rl.system(hardware), "llama.cpp")} == degrees
 
 
 def test_what_the_roofline_rules_out_is_beyond_its_ideal() -> None:

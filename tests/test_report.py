@@ -217,7 +217,7 @@ def test_basis_versions_commands_and_limits(found: Report, walk: Walk) -> None:
 
     assert f"rooflinellm {rl.__version__}" in walk.text and data_version() in walk.text
     assert "calibrated" in walk.text and "series of this device" in walk.text
-    assert "llama-bench -m llama-3.1-8b-Q4_K_M.gguf -p 512,8192 -n 0" in walk.text
+    assert "llama-bench -m llama-3.1-8b-Q4_K_M.gguf -ngl 99 -fa 1 -p 512,8192 -n 0" in walk.text
     assert "quality of answers" in walk.text
 
 
@@ -327,7 +327,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["llama-3.1-8b", "rtx-4090", "-o", "{}/a.pdf"], 2, ".html, .md"),
         (["llama-3.1-8b", "rtx-4090"], 2, "--out"),
         (["llama-3.1-8b", "rtx-4090", "-o", "{}/none/a.html"], 2, "no folder"),
-        (["llama-3.1-8b", "rtx-4090", "-o", "{}/a.html", "-p", "-5"], 2, "--prompt"),
+        (["llama-3.1-8b", "rtx-4090", "-o", "{}/a.html", "-p", "-5"], 2, "-p: -5"),
         (["llama-3.1-8b", "rtx-4090", "-o", "{}/a.html", "--contexts", "-5"], 2, "-5"),
         (["llama-3.1-8b", *(f"{size}GiB,1TB/s,1TFLOP/s@fp16" for size in range(8, 16)), "-o", "{}/a.html"], 2, "7"),
         (["{}/broken.yaml", "rtx-4090", "-o", "{}/a.html"], 3, "broken.yaml"),

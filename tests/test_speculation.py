@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import rooflinellm as rl
 from rooflinellm.engine import acceptance
 from rooflinellm.errors import InvalidRequest
+from rooflinellm.summary import request_notes
 
 pytestmark = pytest.mark.filterwarnings("ignore::rooflinellm.errors.RooflineWarning")
 
@@ -216,3 +217,36 @@ def test_sequences_of_a_batch_gain_alike() -> None:
 def test_rolling_back_a_state_takes_a_copy_for_each_draft() -> None:
     kept = drafted(4, 0.7, model="qwen3.5-9b", options=rl.Options(state_copies=5)).memory.state_bytes
     assert kept == 5 * ask("qwen3.5-9b").memory.state_bytes
+
+
+def test_a_draft_that_drafts_nothing_is_warned_of() -> None:
+    with pytest.warns(rl.RooflineWarning, match=r"qwen3-0.6b takes memory and drafts nothing; give draft_tokens=4"):
+        idle = rl.estimate("qwen3-8b", "rtx-4090", draft="qwen3-0.6b")
+    alone = rl.estimate("qwen3-8b", "rtx-4090")
+    assert idle.memory.total_bytes > alone.memory.total_bytes
+    assert idle.decode.tokens_per_s == alone.decode.tokens_per_s
+    assert rl.fit("qwen3-8b", "rtx-4090", draft="qwen3-0.6b").warnings == ()  # where only memory is asked about
+
+
+def test_what_drafting_brings_is_one_line() -> None:
+    answer = rl.estimate("qwen3-32b", "rtx-4090", draft="qwen3-0.6b", draft_tokens=4, acceptance=0.7)
+    drafts = answer.speculation
+    (line,) = [text for text in request_notes([answer]) if text.startswith("speculation")]
+    assert line.startswith("speculation: qwen3-0.6b Q4_K_M, 4 tokens drafted, 2.77 tokens a cycle: ")
+    assert f"{drafts.speedup:.2f} times the speed without" in line
+    assert line.endswith(f"; fastest with {drafts.best_draft_tokens}") == (drafts.best_draft_tokens != 4)
+    assert "qwen3-0.6b" in repr(drafts) and len(repr(drafts)) < 120 and "\n" not in repr(drafts)
+    assert drafts.draft_model.id == "qwen3-0.6b" and drafts.draft_weights == "gguf:q4_k_m"
+    assert (
+        rl.estimate("qwen3-32b", "rtx-4090", draft="eagle3", draft_tokens=4, acceptance=0.7).speculation.draft_model
+        is None
+    )
+
+
+def test_cached_tokens_and_context_are_said() -> None:
+    answer = rl.estimate("llama-3.1-8b", "rtx-4090", prompt_tokens=4096, cached_tokens=3584, context_tokens=100)
+    assert request_notes([answer]) == [
+        "prompt of 4,096: 3,584 tokens are cached; prefill rate and time are those of the other 512",
+        "in the cache before the prompt: 100 tokens",
+    ]
+    assert request_notes([rl.estimate("llama-3.1-8b", "rtx-4090")]) == []

@@ -87,6 +87,14 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], int]] = {
     "sweep": (rl.sweep, {"models": MODEL, "hardware": DEVICE, **small(context_tokens=[0, 100])}, 2),
     "compare": (rl.compare, {"model": MODEL, "hardware": [DEVICE, "rtx-3090"], **small(prompt_tokens=[10, 99])}, 3),
     "fit": (rl.fit, {"model": MODEL, "hardware": DEVICE, **small(context_limit=512, batch=1)}, 10),
+    "fit_models": (
+        rl.fit_models,
+        {
+            "hardware": DEVICE, "models": [MODEL], "query": "", "context_limit": 512, "prompt_tokens": 100, "batch": 1,
+            "min_bits_per_weight": 4.0, **small(),
+        },
+        100,
+    ),
     "recommend": (
         rl.recommend,
         {

@@ -45,7 +45,9 @@ def speculation_of(draft: Any, draft_tokens: Any, acceptance: Any, options: Opti
     if length == 0:
         if acceptance is not None:
             raise InvalidRequest(
-                "acceptance is stated, and no tokens are drafted", where="draft_tokens", next_step="Give draft_tokens."
+                "acceptance is stated, and no tokens are drafted",
+                where="draft_tokens",
+                next_step="Give draft_tokens=4 or the like.",
             )
         return None
     if acceptance is None:
@@ -76,6 +78,14 @@ def with_drafter(settled: Settled, draft: Any) -> Settled:
         if len(_drafters) > MOST_KEPT:
             _drafters.popitem(last=False)
     return replace(settled, drafter=kept[1])
+
+
+def idle_draft(draft: Any, draft_tokens: Any) -> tuple[str, ...]:
+    """What to warn of where something is to draft, and how many tokens is not said."""
+    if draft is None or draft_tokens:
+        return ()
+    what = draft if isinstance(draft, str) else draft.id
+    return (f"draft: {what} takes memory and drafts nothing; give draft_tokens=4 and acceptance=0.7 or the like",)
 
 
 MOST_KEPT = 256

@@ -22,7 +22,7 @@ from rooflinellm.api.arguments import (
     shown,
     together,
 )
-from rooflinellm.api.drafting import speculation_of, with_drafter
+from rooflinellm.api.drafting import idle_draft, speculation_of, with_drafter
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
 from rooflinellm.api.overrides import has_arrays
@@ -239,7 +239,7 @@ def estimate(
                 limit,
                 conventions,
                 assumptions=(*_assumptions(plan), *choice.said),
-                warnings=_beyond_training(plan, occupied),
+                warnings=(*_beyond_training(plan, occupied), *idle_draft(draft, draft_tokens)),
                 workload=workload,
             ),
             plan,

@@ -422,7 +422,7 @@ def fit(
         memory=memory,
         formats=tuple(_formats(request, system, wanted)),
         alternatives=tuple(_alternatives(request, system, wanted, weights, engine)) if memory.fits is False else (),
-        warnings=tuple(text for text in wanted.warnings if not text.startswith("memory:")),
+        warnings=tuple(text for text in wanted.warnings if not text.startswith(("memory:", "draft:"))),
         gpu_layers=wanted.workload["gpu_layers"],
         cpu_moe_layers=wanted.workload["cpu_moe_layers"],
         decode_tokens_per_s=float(wanted.decode.tokens_per_s.expected),

@@ -15,7 +15,7 @@ from rooflinellm.api.ladder import ladder
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
 from rooflinellm.api.plans import choose
-from rooflinellm.api.recommendation import Met, NearMiss, Need, Recommendation, Shortfall, Wish
+from rooflinellm.api.recommendation import Met, NearMiss, Need, Recommendation, Shortfall, Wish, severity
 from rooflinellm.engine.evaluate import ideal_memory_s
 from rooflinellm.engine.kernels import choose_backend
 from rooflinellm.engine.memory import usable_of_device
@@ -104,8 +104,10 @@ def recommend(
     Returns
     -------
     Recommendation
-        What meets the wish in expectation. Each system has the format with the most bits that does. Systems are ranked
-        by price, where there are prices, else by the size of their memory, and by rated power where that is equal.
+        What meets the wish in expectation. Each system has the format with the most bits that does. Several devices
+        share the work as the engine has it by itself, or each layer where only that does and the engine can. Systems
+        are ranked by price, where there are prices, else by the size of their memory, and by rated power where that is
+        equal.
 
     Raises
     ------
@@ -153,7 +155,7 @@ def recommend(
     if weights is None and spec.entry.file is not None:
         weights = spec.entry.file.fmt.id  # a file has the format it has
     asked = None if weights is None else _listed("weights", weights)
-    search = _Search(spec, wish, asked, bits, kv, engine, options)
+    search = Search(spec, wish, asked, bits, kv, engine, options)
     met: list[Met] = []
     missed: list[NearMiss] = []
     for candidate in chosen:
@@ -197,7 +199,7 @@ def _listed(name: str, value: Any) -> list[Any]:
     return [value]
 
 
-class _Search:
+class Search:
     """Looks for the format with the most bits that meets a wish, system by system."""
 
     def __init__(
@@ -246,7 +248,7 @@ class _Search:
         for weights in steps:
             fmt = choose(self.model, weights, engine)[0]
             try:
-                answer = self._ask(lookup.system(REFERENCE), fmt, engine)
+                answer = self._ask(lookup.system(REFERENCE), fmt, engine, 1)
             except RooflineError as error:  # the engine does not compute with it
                 self.errors.append(error)
                 continue
@@ -304,16 +306,41 @@ class _Search:
                     continue
                 self.ruled_out += 1
                 break
-            answer = self._ask(system, self._formats[need.weights], engine)
-            self.estimates += 1
-            missing = self._short(answer)
+            answer, missing = self._shared(system, self._formats[need.weights], engine)
             if not _lacks_memory(missing):
                 break
         return answer, missing, system
 
-    def _ask(self, system: SystemSpec, fmt: FormatSpec, engine: str) -> Estimate:
-        """The prompt that ends the context, and the decode step behind it; several devices as the engine uses them."""
-        shares = self._engines[engine][0].several_devices == "tensor_parallel"
+    def _shared(self, system: SystemSpec, fmt: FormatSpec, engine: str) -> tuple[Estimate, list[Shortfall]]:
+        """The answer where devices share the work as the engine has it by itself, else as it does where asked to."""
+        found: list[tuple[Estimate, list[Shortfall]]] = []
+        for degree in self.degrees(system, engine):
+            try:
+                answer = self._ask(system, fmt, engine, degree)
+            except InvalidRequest:  # heads that so many devices cannot share
+                if not found:
+                    raise
+                continue
+            self.estimates += 1
+            found.append((answer, self._short(answer)))
+            if not found[-1][1]:
+                break
+        return min(found, key=lambda each: severity(each[1]))
+
+    def degrees(self, system: SystemSpec, engine: str) -> tuple[int, ...]:
+        """Degrees of tensor parallelism to try, the engine's own way first."""
+        spec, named, _ = self._engines[engine]
+        count, split = system.device_count, spec.tensor_split
+        if spec.several_devices == "tensor_parallel":
+            return (count,)
+        if split is None or count == 1 or system.others or system.host is not None:
+            return (1,)
+        mixers = {block.mixer.kind for block in self.model.layers}
+        fitting = (self.kv or spec.kv.default) in split.kv and not mixers & {*split.mixers_without}
+        return (1, count) if fitting and choose_backend(spec, system.device, named) in split.backends else (1,)
+
+    def _ask(self, system: SystemSpec, fmt: FormatSpec, engine: str, degree: int) -> Estimate:
+        """The prompt that ends the context, and the decode step behind it, layers shared by so many devices."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RooflineWarning)
             return estimate(
@@ -327,7 +354,7 @@ class _Search:
                 context_tokens=self.wish.context - self.wish.prompt_tokens,
                 context_limit=self.wish.context,
                 batch=self.wish.batch,
-                tensor_parallel=system.device_count if shares else 1,
+                tensor_parallel=degree,
                 options=self.options,
             )
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from rooflinellm import catalog
 from rooflinellm.api.cost import cost_per_million_tokens
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
 from rooflinellm.results import Estimate, Prediction, data_frame
+from rooflinellm.specs.engine import EngineSpec
 from rooflinellm.specs.hardware import SystemSpec
 from rooflinellm.specs.parsing import capacity_label
 from rooflinellm.summary import (
     basis_text,
     count_text,
+    devices_text,
     gib_text,
     interval_text,
     params_text,
@@ -118,6 +121,11 @@ class Shortfall:
     def to_dict(self) -> dict[str, Any]:
         """Plain values; the factor is None where something is not known."""
         return {**asdict(self), "factor": self.factor if math.isfinite(self.factor) else None}
+
+
+def severity(shortfalls: Sequence[Shortfall]) -> tuple[float, ...]:
+    """All factors that something is off by, the largest first: what sorts by it comes nearest first. [-]"""
+    return tuple(sorted((each.factor for each in shortfalls), reverse=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +251,7 @@ class Met:
             "usable_bytes": memory.usable_bytes,
             "gpu_layers": answer.workload["gpu_layers"],
             "cpu_moe_layers": answer.workload["cpu_moe_layers"],
+            "tensor_parallel": answer.workload.get("tensor_parallel", 1),
             "rated_power_w": self.system.rated_power_w,
             "energy_j_per_token": None if energy is None else energy.to_dict(),
             "price": self.price,
@@ -282,7 +291,7 @@ class NearMiss:
     @property
     def severity(self) -> tuple[float, ...]:
         """All factors that it is off by, the largest first: what sorts by it comes nearest first. [-]"""
-        return tuple(sorted((each.factor for each in self.shortfalls), reverse=True))
+        return severity(self.shortfalls)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -432,6 +441,7 @@ def _met_table(found: Recommendation, most: int | None) -> Table:
             "with system memory: layers or experts on the host; its processor is a typical one"
             + (", its price is not included" if prices else "")
         )
+    notes += _sharing_notes(each.estimate for each in shown)
     notes += _tried_notes(found)
     bases = dict.fromkeys(each.estimate.decode.time_s.basis for each in shown)
     notes.append("basis: " + "; ".join(map(basis_text, bases)))
@@ -442,7 +452,7 @@ def _met_row(each: Met, *, prices: bool, rents: bool) -> list[str]:
     answer, memory = each.estimate, each.estimate.memory
     rate, energy, power = answer.decode.tokens_per_s, answer.energy_j_per_token, each.system.rated_power_w
     cells = [
-        _name(each.system),
+        _name(each.system, answer),
         weights_text(each.weights),
         f"{each.bits_per_weight:.2f}",
         gib_text(memory.total_bytes),
@@ -464,20 +474,41 @@ def _met_row(each: Met, *, prices: bool, rents: bool) -> list[str]:
     return cells
 
 
-def _name(system: SystemSpec) -> str:
-    """What a system is called; an amount of memory beside it counts."""
-    text = system_text(system)
+def _name(system: SystemSpec, answer: Estimate | None) -> str:
+    """What a system is called, and how its devices share the work; an amount of memory beside it counts."""
+    text = system_text(system) if answer is None else devices_text(answer)
     host = system.host
     return text if host is None or host.capacity_bytes is None else f"{text}@{capacity_label(host.capacity_bytes)}"
 
 
+def _sharing_notes(answers: Iterable[Estimate | None]) -> Iterator[str]:
+    """How several devices share the work, where there are any."""
+    several = [answer for answer in answers if answer is not None and answer.hardware.device_count > 1]
+    shared = [answer for answer in several if answer.workload.get("tensor_parallel", 1) > 1]
+    if shared:
+        engines = {answer.engine.partition(":")[0] for answer in shared}
+        split = any(each.tensor_split and each.tensor_split.experimental for each in map(_engine, engines))
+        yield "TP: the devices share each layer" + (", which the engine calls experimental" if split else "")
+    if len(several) > len(shared):
+        yield "several devices without TP: layers in a row, one device at a time for each token"
+
+
+def _engine(name: str) -> EngineSpec:
+    return catalog.engine(name)[0]
+
+
 def _nearest_table(found: Recommendation) -> Table:
     rows = [
-        [_name(each.system), weights_text(each.weights), "; ".join(item.text() for item in each.shortfalls)]
+        [
+            _name(each.system, each.estimate),
+            weights_text(each.weights),
+            "; ".join(item.text() for item in each.shortfalls),
+        ]
         for each in found.nearest
     ]
     columns = [Column("nearest", "left"), Column("weights", "left"), Column("lacks", "left")]
     notes = ["at most, at least: the roofline's bound, which no run beats"]
+    notes += _sharing_notes(each.estimate for each in found.nearest)
     return Table(columns, rows, _title(found), [*notes, *_tried_notes(found)], f"none of {found.systems} systems does")
 
 

@@ -7,6 +7,7 @@ import gc
 import importlib
 import os
 import pkgutil
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,8 @@ PROGRAM = "rooflinellm"
 USAGE, FILE, BUG, BROKEN_PIPE = 2, 3, 70, 141
 DEBUG_VARIABLE = "ROOFLINELLM_DEBUG"
 COMPLETE_VARIABLE = "_ROOFLINELLM_COMPLETE"
+
+_OPTION = re.compile(r"--[a-z][a-z-]*(?=:)")
 
 ORDER = (
     *(
@@ -131,11 +134,11 @@ def _invoke(arguments: list[str]) -> int:
     except click.Abort:
         return INTERRUPTED
     except click.ClickException as error:
-        say("error", _usage(error))
+        say("error", _as_spelt(_usage(error), arguments))
         return USAGE
     except RooflineError as error:
         text = as_typed(str(error))
-        say("error", text)
+        say("error", _as_spelt(text, arguments))
         return USAGE if text.startswith("--set ") else error.exit_code  # a value that was typed is in no file
     except (KeyboardInterrupt, OSError):
         raise
@@ -146,12 +149,34 @@ def _invoke(arguments: list[str]) -> int:
         return BUG
 
 
+def _as_spelt(text: str, arguments: Sequence[str]) -> str:
+    """A message that begins with an option, with the option's name that was typed: ``-o`` for ``--out``."""
+    command: click.Command | None = program
+    for word in arguments:
+        if not isinstance(command, click.Group):
+            break
+        command = command.get_command(click.Context(command), word)
+    named = _OPTION.match(text)
+    if named is None or command is None:
+        return text
+    names = next((each.opts for each in command.params if named[0] in each.opts), [])
+    typed = (name for name in names for word in arguments if _is_typed(name, word))
+    return next(typed, named[0]) + text[named.end() :]
+
+
+def _is_typed(name: str, word: str) -> bool:
+    """Whether a word is an option of that name, its value behind it or not."""
+    if name.startswith("--"):
+        return word.partition("=")[0] == name
+    return word.startswith(name) and not word.startswith("--")
+
+
 def _usage(error: click.ClickException) -> str:
     """What click says, in the style of our own errors: one line, and one with what to do."""
     text = error.format_message()
     if isinstance(error, click.BadParameter) and error.param is not None:
-        name = error.param.opts[-1] if isinstance(error.param, click.Option) else error.param.human_readable_name
-        text = f"{name}: {error.message or 'missing'}"
+        names = error.param.opts if isinstance(error.param, click.Option) else [error.param.human_readable_name]
+        text = f"{names[-1]}: {error.message}" if error.message else f"{'/'.join(names)}: missing"
     if "\n" in text:
         return text
     if "unexpected extra argument" in text:

@@ -235,16 +235,33 @@ _FLAG_OF = {keyword: option.flags[-1] for keyword, option in OPTIONS.items()} | 
     "max_tpot_s": "--max-tpot",
     "max_sequences": "--max-sequences",
     "price_per_hour": "--price-per-hour",
+    "budget": "--budget",
+    "query": "MODEL",
+    "prices": "--price",
+    "launch_command": "--show-command",
 }
 _KEYWORDS = "|".join(sorted(_FLAG_OF, key=len, reverse=True))
-_KEYWORD = re.compile(rf"(?<![\w./\-])(?:{_KEYWORDS})(?=:|, or leave| is not available)")
-_DEGREE = re.compile(r"\b((?:tensor|pipeline|expert|data)_parallel)\b(?:=(\d+))?")
+_JOINED = "|".join(sorted((each for each in _FLAG_OF if "_" in each), key=len, reverse=True))
+# A keyword of several words is one wherever it stands; one like `batch` may be a word of the sentence.
+_KEYWORD = re.compile(
+    rf"(?<![\w./\-])(?:(?:{_KEYWORDS})(?=:|, or leave| is not available)|(?:{_JOINED})(?!\w|[=.(\[]\S))"
+)
+_GIVEN = re.compile(rf"(?<![\w./\-])({_KEYWORDS})=([\d.]*\d)")
+_PYTHON = {
+    'prices={"rtx-3090": 700}': "--price rtx-3090=700",
+    '{"accepted_over_drafted": 0.6}, {"length": 2.9}, or a list such as [0.77, 0.38]': (
+        "accepted_over_drafted=0.6, length=2.9, or shares by position such as 0.77,0.38"
+    ),
+}
+"""Other arguments as messages write them, and how they are typed."""
 
 
 def as_typed(text: str) -> str:
     """A message of the library with its keywords written as the options they were typed as."""
+    for python, typed in _PYTHON.items():
+        text = text.replace(python, typed)
+    text = _GIVEN.sub(lambda match: f"{_FLAG_OF[match[1]]} {match[2]}", text)
     text = _KEYWORD.sub(lambda match: _FLAG_OF[match[0]], text)
-    text = _DEGREE.sub(lambda match: _FLAG_OF[match[1]] + (f" {match[2]}" if match[2] else ""), text)
     text = re.sub(r"^(--[a-z-]+): \1 ", r"\1 ", text)
     return re.sub(r"^overrides, ", "--set ", text)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.operators.graph import ROPE_FACTORS, Operator, block_operators, end_operators
 from rooflinellm.operators.model import ModelSpec
-from rooflinellm.operators.recipe import ModelTraits, encoding_of, tensor_bytes
+from rooflinellm.operators.recipe import ModelTraits, encoding_of, is_alike_in_layers, tensor_bytes
 from rooflinellm.operators.tensors import Tensor
 from rooflinellm.specs.formats import Encoding, FormatSpec
 from rooflinellm.specs.weights import FileFormat, FileWeights
@@ -145,9 +145,27 @@ class _Builder:
     ) -> None:
         self.fmt, self.encodings, self.traits, self.file = fmt, encodings, traits, file
         self.rows: dict[tuple[Operator, str | None], OperatorRow] = {}
+        # Most layers are like others: their operators are the same objects, which live as long as this does.
+        self._row_of: dict[tuple[int, str | None], OperatorRow] = {}
+        self._alike: dict[int, tuple[OperatorRow, int, int] | None] = {}
 
     def add(self, operator: Operator, layer: int) -> int:
         """Count one operator in; gives its bytes."""
+        known = self._alike.get(id(operator)) if layer != OUTSIDE_LAYERS else None
+        row, total, expert = known or self._row(operator, layer)
+        if layer != OUTSIDE_LAYERS and id(operator) not in self._alike:
+            self._alike[id(operator)] = (row, total, expert) if self._is_alike(operator) else None
+        row.layers.append(layer)
+        row.bytes_by_layer.append(total)
+        row.expert_bytes_by_layer.append(expert)
+        return total
+
+    def _is_alike(self, operator: Operator) -> bool:
+        """Whether an operator is the same in each layer."""
+        return self.file is None and all(is_alike_in_layers(each, self.traits, self.fmt) for each in operator.tensors)
+
+    def _row(self, operator: Operator, layer: int) -> tuple[OperatorRow, int, int]:
+        """The row of an operator, its bytes in a layer, and those of one expert."""
         total = expert = 0
         names: list[tuple[int, str]] = []
         for tensor in operator.tensors:
@@ -159,11 +177,11 @@ class _Builder:
             if tensor.use == "matrix":
                 names.append((tensor.params, name))
         encoding = max(names)[1] if names else None
-        row = self.rows.setdefault((operator, encoding), OperatorRow(operator, encoding))
-        row.layers.append(layer)
-        row.bytes_by_layer.append(total)
-        row.expert_bytes_by_layer.append(0 if operator.moe is None else expert)
-        return total
+        row = self._row_of.get((id(operator), encoding))
+        if row is None:
+            row = self.rows.setdefault((operator, encoding), OperatorRow(operator, encoding))
+            self._row_of[id(operator), encoding] = row
+        return row, total, 0 if operator.moe is None else expert
 
     def _stored(self, tensor: Tensor, layer: int) -> tuple[str, int]:
         """Encoding and bytes of a tensor: the file's, else those of the recipe."""

@@ -13,6 +13,7 @@ from rooflinellm.engine.evaluate import Passes, Run
 from rooflinellm.engine.phases import PhaseTime, phase_time
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request, decode_time, in_turn
+from rooflinellm.operators.model import ModelSpec
 from rooflinellm.results import Prediction
 
 LONGEST_DRAFT = 16
@@ -96,7 +97,7 @@ def _passes(plan: Plan, request: Request, run: Run) -> PhaseTime:
     return phase_time(plan, passes, passes, request.skew, request.overlap, in_turn=in_turn(plan, request.sequences))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SpeculationResult:
     """What drafting brings.
 
@@ -130,6 +131,24 @@ class SpeculationResult:
     speedup: Any
     _plan: Plan
     _request: Request
+
+    def __repr__(self) -> str:
+        return (
+            f"SpeculationResult({self.draft}, {self.draft_tokens} drafted: {self.tokens_per_cycle:.3g} tokens/cycle, "
+            f"speed-up {float(mean(self.speedup)):.3g})"
+        )
+
+    @property
+    def draft_model(self) -> ModelSpec | None:
+        """The model that drafts; None where what drafts is a part of the model, or no model."""
+        drafter = self._plan.drafter
+        return drafter.plan.model if drafter is not None and drafter.separate and drafter.plan is not None else None
+
+    @property
+    def draft_weights(self) -> str | None:
+        """The format of the model that drafts, where one does."""
+        drafter = self._plan.drafter
+        return drafter.plan.fmt.id if drafter is not None and drafter.separate and drafter.plan is not None else None
 
     @cached_property
     def best_draft_tokens(self) -> int:

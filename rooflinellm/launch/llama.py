@@ -189,16 +189,34 @@ def _draft(settings: Settings) -> dict[str, Any]:
 
 
 def _splits(settings: Settings) -> dict[str, Any]:
-    mode = settings.text("split_mode")
+    mode, shares = settings.text("split_mode"), _shares(settings)
+    if mode == "tensor":
+        return _tensor_parallel(settings, shares)
     if mode is not None and mode != "layer":
         settings.unused.append(f"{settings.typed('split_mode')} {mode[:40]} (several devices are split by layers)")
+    return {"tensor_split": shares} if any(shares) else {}
+
+
+def _tensor_parallel(settings: Settings, shares: Sequence[float]) -> dict[str, Any]:
+    """Layers that all devices share in equal parts; how many there are is told by the parts, and by nothing else."""
+    devices = sum(share > 0 for share in shares)
+    if not devices:
+        settings.unused.append(f"{settings.typed('split_mode')} tensor (say how many devices: tensor_parallel)")
+        return {}
+    if len({share for share in shares if share}) > 1:
+        settings.unused.append(f"{settings.typed('tensor_split')} (devices share each layer in equal parts)")
+    return {"tensor_parallel": devices} if devices > 1 else {}
+
+
+def _shares(settings: Settings) -> tuple[float, ...]:
+    """Parts of the devices; none where nothing is said."""
     text = settings.text("tensor_split")
     if text is None:
-        return {}
+        return ()
     try:
         shares = tuple(float(part) for part in re.split(r"[,/;]", text))
     except ValueError:
         raise settings.error("tensor_split", f"'{text[:40]}' are no numbers, such as 3,1") from None
     if not all(0 <= share < 1e9 for share in shares):
         raise settings.error("tensor_split", f"'{text[:40]}' are not numbers from 0 on")
-    return {"tensor_split": shares} if any(shares) else {}
+    return shares

@@ -280,6 +280,16 @@ def encoding_of(
     return name
 
 
+def is_alike_in_layers(tensor: Tensor, traits: ModelTraits, fmt: FormatSpec) -> bool:
+    """Whether a format gives a tensor the same encoding in each layer: the first rule for it is one for all layers."""
+    if tensor.use == "vector" or (traits.mxfp4_experts and fmt.family == "gguf" and tensor.name.endswith("_exps")):
+        return True
+    for rule in fmt.rules:
+        if _named(rule.tensors, tensor.name) and (rule.when is None or _met(rule.when, traits)):
+            return rule.layers is None and rule.first_layers is None
+    return False
+
+
 def _step(name: str, fallback: str | None, columns: int, fmt: FormatSpec, encodings: Mapping[str, Encoding]) -> str:
     """The same name where rows fit the block or nothing is left to fall back to, else the next of the chain."""
     if name not in encodings:

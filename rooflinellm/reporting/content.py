@@ -388,13 +388,17 @@ def _basis(found: Findings) -> Iterator[Block]:
 
 
 def _check(found: Findings) -> Iterator[Block]:
-    known: dict[tuple[str, ...], list[str]] = {}
+    known: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for row in found.comparison.rows:
         if row.estimates:
-            known.setdefault(tuple(check_commands(row.estimates)), []).append(row.name)
+            commands, notes = check_commands(row.estimates)
+            known.setdefault((tuple(commands), tuple(notes)), []).append(row.name)
     yield Words(
         "These commands measure what is predicted here. rooflinellm check says what may explain a number that differs."
     )
-    for commands, names in known.items():
+    for (checks, said), names in known.items():
         yield Heading(f"On {_listed(names)}")
-        yield Commands(commands) if commands else Words("No command is known for this engine.")
+        if checks:
+            yield Commands(checks)
+        if said:
+            yield Bullets(said)

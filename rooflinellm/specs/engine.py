@@ -154,6 +154,20 @@ class OffloadRules(Spec):
     source: str
 
 
+class TensorSplit(Spec):
+    """Devices sharing each layer where asked for, under an engine that puts layers in a row by itself.
+
+    It works with these `backends` and types of the cache (`kv`), and not for models with `mixers_without` it.
+    """
+
+    backends: Annotated[tuple[str, ...], Field(min_length=1)]
+    kv: Annotated[tuple[str, ...], Field(min_length=1)]
+    mixers_without: tuple[str, ...] = ()
+    experimental: bool = False
+    source: str
+    note: str | None = None
+
+
 class Limits(Spec):
     """Tokens of a prompt that pass through the model at once, and sequences that an engine makes room for.
 
@@ -188,6 +202,7 @@ class EngineSpec(Entry):
     batch_tokens: Count
     activation_bytes: Count = 2
     several_devices: Literal["layer_split", "tensor_parallel", "single"]
+    tensor_split: TensorSplit | None = None
     offload: OffloadRules | None = None
     sampling_ns_per_logit: Annotated[float, Field(ge=0)] = 0
     eras: tuple[Month, ...] = ("2024-08",)

@@ -129,10 +129,12 @@ def _cases(prompts: Sequence[int] | None, keywords: Mapping[str, Any]) -> list[d
 
 def _show_commands(estimates: Sequence[Estimate], output: Output) -> None:
     """Only the commands that measure the same, to be copied or piped."""
-    from rooflinellm.launch.show import launch_command
+    from rooflinellm.launch.show import launch_commands
     from rooflinellm.render import Table
 
-    shown = list(dict.fromkeys(launch_command(item) for item in estimates))
+    shown, left_out = launch_commands(estimates)
+    for text in left_out:
+        say("note", as_typed(text))
     if output.form == "table":
         click.echo("\n".join(shown))
         return
@@ -185,7 +187,7 @@ def _tables(
 ) -> list[Table]:
     from rooflinellm.launch.show import check_commands
     from rooflinellm.render import Table
-    from rooflinellm.summary import LIMIT_NOTE, basis_text, estimate_table, operator_table
+    from rooflinellm.summary import LIMIT_NOTE, basis_text, estimate_table, operator_table, request_notes
 
     first = estimates[0]
     tables = [replace(estimate_table(estimates), notes=()), *places]
@@ -199,7 +201,8 @@ def _tables(
         said = dict.fromkeys(text for item in estimates for text in item.assumptions)
         tables.append(Table((), (), "assumptions", [f"- {text}" for text in said]))
     chosen = dict.fromkeys(text for item in estimates for text in item.assumptions if text.startswith("placement: "))
-    notes = [f"basis: {basis_text(first.decode.time_s.basis)}", LIMIT_NOTE, *_distinct(chosen)]
+    basis = f"basis: {basis_text(first.decode.time_s.basis)}"
+    notes = [*request_notes(estimates), basis, LIMIT_NOTE, *_distinct(chosen)]
     if replaced := keywords.get("overrides"):
         notes.append("what if: " + ", ".join(f"{path} = {value}" for path, value in replaced.items()))
     if places and not {"gpu_layers", "cpu_moe_layers"} & keywords.keys():
@@ -208,9 +211,9 @@ def _tables(
         notes.append("every operator and assumption: -v")
     if any(item.memory.fits is False for item in estimates):
         notes.append("what would fit: rooflinellm fit, with the same model and hardware")
-    checks = check_commands(estimates)
-    if checks:
-        notes.append("measure it yourself:")
+    checks, left_out = check_commands(estimates)
+    unsaid = list(map(as_typed, left_out))
+    notes += [*unsaid, "measure it yourself:"] if checks else [f"measure it yourself: {text}" for text in unsaid]
     return [*tables, Table((), (), notes=notes, commands=checks)]
 
 
