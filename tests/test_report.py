@@ -222,9 +222,9 @@ def test_basis_versions_commands_and_limits(found: Report, walk: Walk) -> None:
 
 
 def test_a_batch_has_a_section_of_its_own() -> None:
-    found = rl.report("llama-3.1-8b", AD_HOC, batch=8)
+    found = rl.report("llama-3.1-8b", AD_HOC, batch=6)
     single = rl.estimate("llama-3.1-8b", AD_HOC, prompt_tokens=8192)
-    batched = rl.estimate("llama-3.1-8b", AD_HOC, prompt_tokens=8192, batch=8)
+    batched = rl.estimate("llama-3.1-8b", AD_HOC, prompt_tokens=8192, batch=6)
     sections = {section.key: section for section in found.page.sections}
     decode = sections["decode"].blocks[0].rows[1]  # type: ignore[union-attr]
     assert decode[2] == significant(single.decode.tokens_per_s.expected)
