@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from rooflinellm._numeric import plain
+from rooflinellm._shown import in_unit, line, one_line
 from rooflinellm.errors import MissingSpec
 
 SCHEMA_VERSION = 1
@@ -38,6 +39,17 @@ class Prediction:
     high: Any
     unit: str
     basis: str
+
+    def __repr__(self) -> str:
+        low, high = in_unit(self.low, self.unit), in_unit(self.high, self.unit)
+        return line(
+            "Prediction",
+            [
+                f"{in_unit(self.expected, self.unit)} ({low} to {high})",
+                f"ideal {in_unit(self.ideal, self.unit)}",
+                self.basis,
+            ],
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The four numbers."""
@@ -114,6 +126,8 @@ class OperatorCost:
     share_of_expected: Any
     percent_of_ideal: Any
 
+    __repr__ = one_line
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
@@ -150,6 +164,8 @@ class PlaceCost:
     share_of_read: Any
     share_of_expected: Any
 
+    __repr__ = one_line
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
@@ -164,6 +180,8 @@ class Ratios:
     peak_flop_per_s: Any
     mfu: Any
     mbu: Any
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True)
@@ -289,6 +307,8 @@ class PlacedPart:
     bytes: Any
     usable_bytes: int | None = None
 
+    __repr__ = one_line
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
@@ -338,6 +358,18 @@ class MemoryPlan:
     copied_weight_bytes: int
     _largest_context: Callable[[], Any] = field(repr=False)
     _largest_batch: Callable[[], Any] = field(repr=False)
+
+    def __repr__(self) -> str:
+        usable = "an unknown amount" if self.usable_bytes is None else in_unit(self.usable_bytes, "bytes")
+        return line(
+            "MemoryPlan",
+            [
+                f"{in_unit(self.total_bytes, 'bytes')} of {usable}",
+                f"weights {in_unit(self.resident_weight_bytes, 'bytes')}",
+                f"KV cache {in_unit(self.kv_allocated_bytes, 'bytes')}",
+                f"fits: {_short(self.fits)}",
+            ],
+        )
 
     @cached_property
     def max_context_tokens(self) -> Any:

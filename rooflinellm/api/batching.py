@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rooflinellm._numeric import ceil_div, maximum, round_up
+from rooflinellm._shown import one_line
 from rooflinellm.api.arguments import count, flag, one_of, options_of, scalar_count, sequence, share, single_values
 from rooflinellm.api.estimate import MAX_TOKENS
 from rooflinellm.api.lookup import Name
@@ -58,6 +59,8 @@ class MixedStep:
     decode_s: Prediction | None
     flops: Any
     read_bytes: Any
+
+    __repr__ = one_line
 
     @property
     def slowdown(self) -> float | None:
@@ -153,6 +156,8 @@ class ChunkedRow:
     ttft_s: Prediction
     longest_gap_s: Prediction
     read_bytes: int
+
+    __repr__ = one_line
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from rooflinellm._shown import one_line
 from rooflinellm.api.arguments import one_of, positive, sequence
 from rooflinellm.api.frontier import frontier
 from rooflinellm.api.largest_batch import End
@@ -71,6 +72,8 @@ class ParallelPoint:
     meets: bool
     ahead: bool
 
+    __repr__ = one_line
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, in base units."""
         names = ("hardware", "parallel", "degrees", "batch", "total_bytes", "fits", "meets", "ahead")
@@ -95,6 +98,8 @@ class BestParallel:
     points: tuple[ParallelPoint, ...]
     limits: dict[str, float]
     sweep: Sweep
+
+    __repr__ = one_line
 
     @cached_property
     def front(self) -> tuple[ParallelPoint, ...]:

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from rooflinellm._numeric import is_array
+from rooflinellm._shown import line, one_line
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import count, single_values
 from rooflinellm.api.estimate import MAX_TOKENS, estimate
@@ -48,6 +49,8 @@ class ComparedSystem:
     name: str
     estimates: tuple[Estimate, ...]
     reason: str = ""
+
+    __repr__ = one_line
 
     @property
     def power_w(self) -> float | None:
@@ -141,7 +144,7 @@ class Comparison:
             else f"{row.name} cannot run"
             for row in self.rows
         ]
-        return f"Comparison({self.model.id}, decode: {', '.join(parts)})"
+        return line("Comparison", [self.model.id, f"decode: {parts[0]}", *parts[1:]])
 
     def _repr_html_(self) -> str:
         return self.table().to_html()

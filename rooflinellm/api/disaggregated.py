@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm import catalog
+from rooflinellm._shown import one_line
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import positive, scalar_count, single_values
 from rooflinellm.api.estimate import estimate
@@ -64,6 +65,8 @@ class Disaggregated:
     device_tokens_per_s: float
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
+
+    __repr__ = one_line
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, in base units."""

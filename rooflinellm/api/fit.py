@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rooflinellm import catalog
+from rooflinellm._shown import one_line
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import scalar_count, single_values
 from rooflinellm.api.estimate import estimate
@@ -79,6 +80,8 @@ class FormatFit:
     gpu_layers: int | None = None
     cpu_moe_layers: int | None = None
 
+    __repr__ = one_line
+
     def to_dict(self) -> dict[str, Any]:
         """The attributes."""
         return asdict(self)
@@ -106,6 +109,8 @@ class HardwareFit:
     total_bytes: int
     max_context_tokens: int
     decode_tokens_per_s: float
+
+    __repr__ = one_line
 
     def to_dict(self) -> dict[str, Any]:
         """The attributes."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rooflinellm._numeric import plain
+from rooflinellm._shown import in_unit, line, one_line
 from rooflinellm.render import Column, Table
 from rooflinellm.results import data_frame
 from rooflinellm.summary import basis_text, count_text, system_text, weights_text
@@ -24,6 +25,10 @@ class Spread:
     p90: float
     p99: float
     mean: float
+
+    def __repr__(self) -> str:
+        said = (f"{name} {in_unit(getattr(self, name), 's')}" for name in ("mean", "p50", "p90", "p99"))
+        return line("Spread", said)
 
     @classmethod
     def of(cls, times: Any) -> Spread:
@@ -57,6 +62,8 @@ class RequestTimes:
     prompt_tokens: Any
     output_tokens: Any
     preemptions: Any
+
+    __repr__ = one_line
 
     @property
     def queue_s(self) -> Any:

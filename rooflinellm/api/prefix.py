@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from rooflinellm._numeric import is_array
+from rooflinellm._shown import one_line
 from rooflinellm.api.arguments import options_of, single_values
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.lookup import Name
@@ -51,6 +52,8 @@ class PrefixTurn:
     ttft_s: Prediction
     ttft_without_s: Prediction
     e2e_s: Prediction
+
+    __repr__ = one_line
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from rooflinellm._shown import one_line
 from rooflinellm.api.cost import cost_per_million_tokens
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
@@ -57,6 +58,8 @@ class Wish:
     prompt_tokens: int
     batch: int
 
+    __repr__ = one_line
+
     def text(self) -> str:
         """The wish in words."""
         parts = []
@@ -91,6 +94,8 @@ class Shortfall:
     wanted: float
     got: float | None
     is_bound: bool = False
+
+    __repr__ = one_line
 
     @property
     def factor(self) -> float:
@@ -145,6 +150,8 @@ class Need:
     step_bytes: float
     prompt_flops: float
 
+    __repr__ = one_line
+
     def to_dict(self, wish: Wish) -> dict[str, Any]:
         """The attributes, with the rates that follow from the wish."""
         rate, time = wish.min_tokens_per_s, wish.max_ttft_s
@@ -176,6 +183,8 @@ class Met:
     bits_per_weight: float
     price: float | None
     price_per_hour: float | None
+
+    __repr__ = one_line
 
     @property
     def system(self) -> SystemSpec:
@@ -273,6 +282,8 @@ class NearMiss:
     weights: str
     shortfalls: tuple[Shortfall, ...]
     estimate: Estimate | None
+
+    __repr__ = one_line
 
     @property
     def worst(self) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rooflinellm._numeric import is_array
+from rooflinellm._shown import one_line
 from rooflinellm.errors import InvalidRequest, met
 from rooflinellm.render import Table
 from rooflinellm.results import Prediction, data_frame
@@ -30,6 +31,8 @@ class SweepPhase:
     time_s: Prediction
     bound: Any
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True)
 class SweepMemory:
@@ -40,6 +43,8 @@ class SweepMemory:
     total_bytes: Any
     usable_bytes: Any
     fits: Any
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True)

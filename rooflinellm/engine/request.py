@@ -93,9 +93,7 @@ class Request:
         return Passes(runs, runs)
 
 
-def _chunks(
-    sequences: Any, new: Any, chunk: Any, cached: Any, logits: Any = 1, of_one: Any = None
-) -> tuple[Run, Run]:
+def _chunks(sequences: Any, new: Any, chunk: Any, cached: Any, logits: Any = 1, of_one: Any = None) -> tuple[Run, Run]:
     """Full chunks without logits, and the last one with."""
     before = maximum(ceil_div(new, chunk) - 1, 0)
     done = before * chunk

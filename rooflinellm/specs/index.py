@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from rooflinellm import _resources, _yaml
+from rooflinellm._shown import one_line
 from rooflinellm.errors import AmbiguousName, InvalidRequest, InvalidSpec, UnknownName, UnreadableFile
 from rooflinellm.specs.common import Entry, Spec, load, validate
 from rooflinellm.specs.parsing import shown
@@ -48,6 +49,9 @@ class Listed(NamedTuple):
     id: str
     name: str
     aliases: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return one_line(self)
 
 
 class _Head(NamedTuple):
