@@ -13,6 +13,8 @@ from rooflinellm._shown import in_unit, line, one_line
 from rooflinellm.errors import MissingSpec
 
 SCHEMA_VERSION = 1
+FAMILY = " on its family"
+"""What is said behind ``calibrated`` where the fit saw no result of the device itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,8 @@ class Prediction:
 
     def __repr__(self) -> str:
         low, high = in_unit(self.low, self.unit), in_unit(self.high, self.unit)
-        return line(
-            "Prediction",
-            [
-                f"{in_unit(self.expected, self.unit)} ({low} to {high})",
-                f"ideal {in_unit(self.ideal, self.unit)}",
-                self.basis,
-            ],
-        )
+        expected, ideal = in_unit(self.expected, self.unit), in_unit(self.ideal, self.unit)
+        return line("Prediction", [f"{expected} ({low} to {high})", f"ideal {ideal}"])
 
     def to_dict(self) -> dict[str, Any]:
         """The four numbers."""
@@ -428,6 +424,9 @@ class Estimate:
         The arguments that describe the request.
     speculation : SpeculationResult or None
         What drafting brings, where tokens are drafted.
+    evidence : int
+        Series of the device itself that the efficiencies were fitted to, of several kinds of device the fewest; 0 where
+        they are those of its family, or nominal. [-]
     """
 
     prefill: Phase
@@ -447,13 +446,16 @@ class Estimate:
     engine: str
     workload: Mapping[str, Any]
     speculation: Any = None
+    evidence: int = 0
 
     def __repr__(self) -> str:
+        basis = self.decode.time_s.basis
         return (
             f"Estimate({self.model.id} {self.weights} on {self.hardware.id}: "
             f"prefill {_short(self.prefill.tokens_per_s.expected)} tokens/s, "
             f"TTFT {_short(self.ttft_s.expected)} s, "
-            f"decode {_short(self.decode.tokens_per_s.expected)} tokens/s, fits: {_short(self.memory.fits)})"
+            f"decode {_short(self.decode.tokens_per_s.expected)} tokens/s, fits: {_short(self.memory.fits)}, "
+            f"{basis}{'' if self.evidence or basis != 'calibrated' else FAMILY})"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -476,6 +478,7 @@ class Estimate:
             "energy_j_per_token": None if energy is None else energy.to_dict(),
             "speculation": None if self.speculation is None else self.speculation.to_dict(),
             "basis": self.decode.time_s.basis,
+            "evidence_series": self.evidence,
             "assumptions": list(self.assumptions),
             "warnings": list(self.warnings),
         }

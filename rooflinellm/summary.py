@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm._numeric import is_array
 from rooflinellm.render import Column, Table
-from rooflinellm.results import Estimate, MemoryPlan, Phase, Prediction
+from rooflinellm.results import FAMILY, Estimate, MemoryPlan, Phase, Prediction
 from rooflinellm.units import GIB, GIGA, KIB, MIB, format_gib, format_seconds, significant
 
 MAX_CASES = 24
@@ -62,13 +62,30 @@ def limit_shares(phase: Phase) -> dict[str, Any]:
     return {word: sum(item.share_of_expected * (item.bound == word) for item in phase.operators) for word in BOUNDS}
 
 
-def basis_text(basis: str) -> str:
-    """Where the expectation comes from, in words."""
+def basis_text(basis: str, evidence: int = 1) -> str:
+    """Where the expectation comes from, in words; `evidence` counts the results of the device itself behind it."""
+    if basis == "calibrated" and not evidence:
+        return f"calibrated{FAMILY}; no current measurements of this device itself"
     return {
         "nominal": "nominal (typical efficiencies, not fitted to measurements)",
         "calibrated": "calibrated (efficiencies fitted to measurements)",
         "measured": "measured (efficiencies fitted to measurements of this very device)",
     }.get(basis, basis)
+
+
+def bases_text(estimates: Iterable[Estimate]) -> str:
+    """`basis_text` of several estimates: where not all rest on the same, each basis with its systems."""
+    return bases_by_system((item.decode.time_s.basis, item.evidence, system_text(item.hardware)) for item in estimates)
+
+
+def bases_by_system(found: Iterable[tuple[str, int, str]]) -> str:
+    """The same of basis, evidence and name of each system."""
+    systems: dict[str, dict[str, None]] = {}
+    for basis, evidence, name in found:
+        systems.setdefault(basis_text(basis, evidence), {})[name] = None
+    if len(systems) == 1:
+        return next(iter(systems))
+    return ". ".join(f"{', '.join(names)}: {text}" for text, names in systems.items())
 
 
 def weights_text(weights: str) -> str:
@@ -316,7 +333,7 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
     batched = any(column.heading.startswith("all") for column in columns)
     rows = [_row(case, axes, with_prompt=with_prompt, batched=batched) for case in cases]
     answer = fits_text(largest.memory, largest.workload["context_limit"])
-    notes = [f"basis: {basis_text(first.decode.time_s.basis)}", LIMIT_NOTE]
+    notes = [f"basis: {bases_text(estimates)}", LIMIT_NOTE]
     if hidden:
         notes.append(f"{len(cases)} of {len(cases) + hidden:,} cases")
     notes += [f"warning: {text}" for text in dict.fromkeys(text for item in estimates for text in item.warnings)]

@@ -93,7 +93,7 @@ def test_figures_have_their_units() -> None:
         r"MemoryPlan\([\d.]+ GiB of 23.6 GiB, weights 4.58 GiB, KV cache [\d.]+ GiB, fits: True\)", said
     )
     assert repr(Prediction(218.3, 142.5, 124.1, 163.5, "tokens/s", "calibrated")) == (
-        "Prediction(142 tokens/s (124 tokens/s to 164 tokens/s), ideal 218 tokens/s, calibrated)"
+        "Prediction(142 tokens/s (124 tokens/s to 164 tokens/s), ideal 218 tokens/s)"
     )
 
 

@@ -179,6 +179,8 @@ class ChunkedPrefill:
         Length of the prompt, and requests that run. [token], [-]
     title : str
         Model, format, devices and engine.
+    evidence : int
+        Series of the device itself that the times were fitted to, as in `Estimate`. [-]
     """
 
     rows: tuple[ChunkedRow, ...]
@@ -186,6 +188,7 @@ class ChunkedPrefill:
     prompt_tokens: int
     sequences: int
     title: str
+    evidence: int
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, in base units."""
@@ -239,7 +242,9 @@ class ChunkedPrefill:
         ]
         said = f"a prompt of {self.prompt_tokens:,} beside {self.sequences:,} running requests"
         step = f"a step of theirs without it: {format_seconds(self.decode_s.expected)}"
-        return Table(columns, rows, self.title, [step, f"basis: {basis_text(self.decode_s.basis)}"], said)
+        return Table(
+            columns, rows, self.title, [step, f"basis: {basis_text(self.decode_s.basis, self.evidence)}"], said
+        )
 
     def __repr__(self) -> str:
         parts = [
@@ -318,7 +323,7 @@ def chunked_prefill(
         system_text(plan.system),
         plan.engine_name.replace(":", " "),
     ]
-    return ChunkedPrefill(tuple(rows), decode_s, prompt, len(lengths), " · ".join(title))
+    return ChunkedPrefill(tuple(rows), decode_s, prompt, len(lengths), " · ".join(title), plan.evidence)
 
 
 class _Bench:

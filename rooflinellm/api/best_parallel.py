@@ -16,14 +16,14 @@ from rooflinellm.api.lookup import Name
 from rooflinellm.api.parallel_choices import ALL
 from rooflinellm.api.sweep import sweep
 from rooflinellm.api.sweep_result import Sweep
-from rooflinellm.api.sweep_table import fixed_text, sweep_title, system_names
+from rooflinellm.api.sweep_table import fixed_text, sweep_basis_text, sweep_title, system_names
 from rooflinellm.errors import InvalidRequest, RooflineWarning
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
 from rooflinellm.results import Prediction
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
-from rooflinellm.summary import basis_text, gib_text
+from rooflinellm.summary import gib_text
 from rooflinellm.units import format_seconds, significant
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -223,7 +223,7 @@ class BestParallel:
             f"{len(self.front)} of {total} combinations are beaten by no other"
             + (f"; left out: {', '.join(left_out)}" if left_out else ""),
             f"at {fixed_text(found)}; the devices share the batch, all its prompts are prefilled together",
-            f"basis: {basis_text(str(found.decode.tokens_per_s.basis))}",
+            f"basis: {sweep_basis_text(found)}",
         ]
         return notes
 

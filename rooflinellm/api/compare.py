@@ -22,7 +22,7 @@ from rooflinellm.render import Column, Table
 from rooflinellm.results import Estimate, data_frame
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
-from rooflinellm.summary import basis_text, count_text, gib_text, interval_text, system_text, weights_text
+from rooflinellm.summary import bases_text, count_text, gib_text, interval_text, system_text, weights_text
 from rooflinellm.units import format_seconds, significant
 
 PROMPTS = (512, 8_192)
@@ -302,8 +302,7 @@ def _table(comparison: Comparison) -> Table:
         same += [values[0]] if len(set(values)) == 1 else []
     notes = [f"{row.name} cannot run it: {row.reason}" for row in comparison.rows if row.reason]
     notes += list(comparison.differences)
-    bases = dict.fromkeys(item.decode.time_s.basis for item in items)
-    notes.append("basis: " + "; ".join(map(basis_text, bases)))
+    notes.append(f"basis: {bases_text(items)}")
     notes.append("J/token: energy of a decoded token, at the share of the rated power (W) that decode takes")
     return Table(columns, rows, " · ".join(same), notes)
 

@@ -23,7 +23,7 @@ from rooflinellm.results import Estimate, Prediction
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
 from rooflinellm.specs.parsing import network
-from rooflinellm.summary import basis_text, system_text
+from rooflinellm.summary import bases_text, system_text
 from rooflinellm.units import GB, MICRO, format_gib, format_seconds, significant
 
 LINK = "400gbe"
@@ -101,7 +101,7 @@ class Disaggregated:
             f"{significant(self.prefill_per_decode)} prefill machines for each that decodes; together "
             f"{significant(self.device_tokens_per_s)} output tokens/s by device",
             *self.assumptions,
-            f"basis: {basis_text(self.tpot_s.basis)}",
+            f"basis: {bases_text([self.prefill, self.decode])}",
             *(f"warning: {text}" for text in self.warnings),
         ]
         columns = [Column("", "left"), *(Column(name) for name in ("expected", "low", "high", "ideal"))]

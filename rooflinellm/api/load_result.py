@@ -126,6 +126,8 @@ class LoadResult:
         Of output tokens, at the price that was stated; idle time costs too.
     basis : str
         Where the expectation comes from, as in `Prediction`.
+    evidence : int
+        Series of the device itself that it was fitted to, as in `Estimate`. [-]
     requests : RequestTimes
         Each request.
     assumptions, warnings : tuple of str
@@ -157,6 +159,7 @@ class LoadResult:
     energy_j_per_token: float | None
     cost_per_million_tokens: float | None
     basis: str
+    evidence: int
     requests: RequestTimes = field(repr=False)
     assumptions: tuple[str, ...] = field(repr=False)
     warnings: tuple[str, ...]
@@ -275,5 +278,5 @@ def _server_table(load: LoadResult) -> Table:
         ["energy", f"{significant(energy)} J a token, prompts included"] if energy is not None else [],
         ["cost", f"{significant(cost)} a million tokens"] if cost is not None else [],
     ]
-    notes = [f"basis: {basis_text(load.basis)}; times are what is expected, ≤ is the ideal"]
+    notes = [f"basis: {basis_text(load.basis, load.evidence)}; times are what is expected, ≤ is the ideal"]
     return Table([Column("", "left"), Column("", "left")], [row for row in rows if row], notes=notes)

@@ -16,7 +16,7 @@ from rooflinellm.results import Estimate, Prediction, data_frame
 from rooflinellm.specs.hardware import SystemSpec
 from rooflinellm.specs.parsing import capacity_label
 from rooflinellm.summary import (
-    basis_text,
+    bases_text,
     count_text,
     gib_text,
     interval_text,
@@ -444,8 +444,7 @@ def _met_table(found: Recommendation, most: int | None) -> Table:
             + (", its price is not included" if prices else "")
         )
     notes += _tried_notes(found)
-    bases = dict.fromkeys(each.estimate.decode.time_s.basis for each in shown)
-    notes.append("basis: " + "; ".join(map(basis_text, bases)))
+    notes.append(f"basis: {bases_text(each.estimate for each in shown)}")
     return Table(columns, rows, _title(found), notes, f"{len(found.met)} of {found.systems} systems do")
 
 

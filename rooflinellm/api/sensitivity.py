@@ -29,7 +29,7 @@ from rooflinellm.render import Column, Table
 from rooflinellm.results import Estimate, data_frame
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
-from rooflinellm.summary import basis_text, count_text, fits_text, rate_text, what_text
+from rooflinellm.summary import bases_text, count_text, fits_text, rate_text, what_text
 from rooflinellm.units import format_seconds, significant
 
 PHASES = ("decode", "prefill")
@@ -258,7 +258,7 @@ def _elasticity_table(found: Sensitivity) -> Table:
         prefill = f"prefill {rate_text(base.prefill.tokens_per_s, bound=True)} tok/s"
         notes = [f"{notes[0]}; {prefill}; first token {format_seconds(base.ttft_s.expected)}"]
     notes.append("context: the longest that fits, up to what the model is made for")
-    notes += [fits_text(base.memory, base.workload["context_limit"]), f"basis: {basis_text(base.decode.time_s.basis)}"]
+    notes += [fits_text(base.memory, base.workload["context_limit"]), f"basis: {bases_text([base])}"]
     return Table(columns, rows, what_text(base), notes, _answer(found))
 
 

@@ -384,6 +384,7 @@ def _result(
         energy_j_per_token=energy,
         cost_per_million_tokens=cost,
         basis=rates.basis,
+        evidence=plan.evidence,
         requests=each,
         assumptions=assumptions,
         warnings=said,

@@ -67,6 +67,8 @@ class Sweep:
         Ids and canonical names at each point.
     basis : ndarray of str
         Where the expectation comes from.
+    evidence : ndarray of int
+        Series of the device itself that it was fitted to, as in `Estimate`. [-]
     workload : mapping of str to ndarray
         The request at each point.
     overrides : mapping of str to ndarray
@@ -94,6 +96,7 @@ class Sweep:
     kv: Any
     engine: Any
     basis: Any
+    evidence: Any
     workload: Mapping[str, Any]
     overrides: Mapping[str, Any]
     models: tuple[ModelSpec, ...]

@@ -127,6 +127,7 @@ def answer(
         engine=plan.engine_name,
         workload=workload,
         speculation=speculation_result(plan, request, tpot),
+        evidence=plan.evidence,
     )
 
 
@@ -134,7 +135,7 @@ def _evidence(plan: Plan) -> str:
     """What a fitted profile has seen of the device."""
     if plan.rates.basis == "nominal":
         return ""
-    seen = plan.rates.evidence
+    seen = plan.evidence
     if seen:
         return f" (fitted on {seen:,} series of this device)"
     return " (this device not seen under current builds; its family's values)"
@@ -177,8 +178,7 @@ def _said(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[str, ...
         " no activations, cache writes, sampling, unpacking or launches",
         f"compute path expected: prefill {keys(False, prefill_tokens)}, decode {keys(False, decode_tokens)},"
         f" attention {keys(True, decode_tokens)}",
-        f"expected: {rates.basis} efficiencies{_evidence(plan)}, "
-        f"{rates.memory('linear', None):.0%} of the memory bandwidth sustained",
+        f"expected: {rates.basis} efficiencies of each kind of operator{_evidence(plan)}, and a least time for each",
         f"prefill in chunks of {plan.prefill_chunk:,} tokens in the expectation",
     ]
     if any(kernel.experts for kernel in plan.kernels):

@@ -17,7 +17,7 @@ from rooflinellm.plotting.roofs import device_names
 from rooflinellm.plotting.series import room_for, set_up_rates, width_of
 from rooflinellm.plotting.sweep_chart import check_size
 from rooflinellm.results import Estimate, Phase
-from rooflinellm.summary import basis_text, interval_text, weights_text
+from rooflinellm.summary import bases_text, interval_text, weights_text
 from rooflinellm.units import format_seconds, significant
 
 APART = 0.19
@@ -196,5 +196,4 @@ def _description(comparison: Comparison, shown: _Rows, prompt: int) -> str:
             f"{row.name}: {', '.join(rates)}, first token after {format_seconds(item.ttft_s.expected)}{lacking}."
         )
     sentences += [f"{text[0].upper()}{text[1:]}." for text in comparison.differences]
-    bases = dict.fromkeys(item.decode.time_s.basis for item in comparison.estimates)
-    return " ".join([*sentences, f"Basis: {'; '.join(map(basis_text, bases))}."])
+    return " ".join([*sentences, f"Basis: {bases_text(comparison.estimates)}."])

@@ -15,7 +15,7 @@ from rooflinellm.errors import InvalidRequest
 from rooflinellm.plotting import style
 from rooflinellm.plotting.series import LETTER, width_of
 from rooflinellm.plotting.sweep_chart import check_size
-from rooflinellm.summary import basis_text, rate_text, what_text
+from rooflinellm.summary import bases_text, rate_text, what_text
 
 APART, THICK = 0.2, 0.34
 """Distance of the bars of decode and prefill from the middle of their row, and their height. [row]"""
@@ -172,4 +172,4 @@ def _description(of: Sensitivity, rows: list[Elasticity]) -> str:
         parts = [f"{phase} {_text(expected)} (ideal {_text(ideal)})" for phase, expected, ideal in _known(each)]
         sentences.append(f"{each.resource[0].upper()}{each.resource[1:]}, {each.amount}: {', '.join(parts)}.")
     sentences.append(f"Decode now {rate_text(base.decode.tokens_per_s, bound=True)} tokens/s.")
-    return " ".join([*sentences, f"Basis: {basis_text(base.decode.time_s.basis)}."])
+    return " ".join([*sentences, f"Basis: {bases_text([base])}."])

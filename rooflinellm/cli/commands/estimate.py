@@ -189,9 +189,8 @@ def _tables(
 ) -> list[Table]:
     from rooflinellm.launch.show import check_commands
     from rooflinellm.render import Table
-    from rooflinellm.summary import LIMIT_NOTE, basis_text, estimate_table, operator_table
+    from rooflinellm.summary import LIMIT_NOTE, bases_text, estimate_table, operator_table
 
-    first = estimates[0]
     tables = [replace(estimate_table(estimates), notes=()), *places]
     if growth.decode:
         tables.append(growth.table())
@@ -203,7 +202,7 @@ def _tables(
         said = dict.fromkeys(text for item in estimates for text in item.assumptions)
         tables.append(Table((), (), "assumptions", [f"- {text}" for text in said]))
     chosen = dict.fromkeys(text for item in estimates for text in item.assumptions if text.startswith("placement: "))
-    notes = [f"basis: {basis_text(first.decode.time_s.basis)}", LIMIT_NOTE, *_distinct(chosen)]
+    notes = [f"basis: {bases_text(estimates)}", LIMIT_NOTE, *_distinct(chosen)]
     if replaced := keywords.get("overrides"):
         notes.append("what if: " + ", ".join(f"{path} = {value}" for path, value in replaced.items()))
     if places and not {"gpu_layers", "cpu_moe_layers"} & keywords.keys():
