@@ -427,6 +427,8 @@ class Estimate:
     evidence : int
         Series of the device itself that the efficiencies were fitted to, of several kinds of device the fewest; 0 where
         they are those of its family, or nominal. [-]
+    prefill_chunk : int
+        Tokens of a prompt that the engine computes in one pass in the expectation. [token]
     """
 
     prefill: Phase
@@ -447,6 +449,7 @@ class Estimate:
     workload: Mapping[str, Any]
     speculation: Any = None
     evidence: int = 0
+    prefill_chunk: int = 0
 
     def __repr__(self) -> str:
         basis = self.decode.time_s.basis

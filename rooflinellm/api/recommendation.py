@@ -425,7 +425,7 @@ def _met_table(found: Recommendation, most: int | None) -> Table:
         Column("of", group="memory", drop=4),
         Column("tok/s", group="decode, each" if batched else "decode", drop=-1),
         Column("range", "left", group="decode, each" if batched else "decode", drop=2),
-        Column("safe", "left", drop=-1),
+        Column("safe", "left", drop=-1, note="safe: even the slow end of what is expected does"),
         Column("first token", drop=1 if found.wish.max_ttft_s is None else -1),
         Column("J/token", drop=6),
         Column("W", drop=3),
@@ -435,7 +435,6 @@ def _met_table(found: Recommendation, most: int | None) -> Table:
     rows = [_met_row(each, prices=prices, rents=rents) for each in shown]
     by = "price" if prices else "the size of their memory"
     notes = [f"each with the format of most bits that does; ranked by {by}, then by rated power"]
-    notes.append("safe: the slow end of the range does too")
     if len(found.met) > len(shown):
         notes.append(f"{len(shown)} of {len(found.met)} systems; all: -v")
     if any(each.system.host is not None for each in shown):

@@ -245,13 +245,21 @@ def _elasticity_table(found: Sensitivity) -> Table:
     ]
     names = [f"{phase}_{kind}" for phase in PHASES for kind in ("expected", "ideal")]
     rows = [
-        [each.resource, each.amount, *(_percent(getattr(each, name)) for name in names), _percent(each.context)]
+        [each.resource, each.amount, *(percent_text(getattr(each, name)) for name in names), percent_text(each.context)]
         for each in found.elasticities
     ]
     rest = {phase: found.rest(phase) for phase in PHASES}
     if any(value is not None and value > NOTHING for value in rest.values()):
         rows.append(
-            ["nothing: launches and latencies", "", _percent(rest["decode"]), "", _percent(rest["prefill"]), "", ""]
+            [
+                "nothing: launches and latencies",
+                "",
+                percent_text(rest["decode"]),
+                "",
+                percent_text(rest["prefill"]),
+                "",
+                "",
+            ]
         )
     notes = [f"now: decode {rate_text(base.decode.tokens_per_s, bound=True)} tok/s"]
     if base.prefill.tokens_per_s.expected:
@@ -274,8 +282,8 @@ def _answer(found: Sensitivity) -> str:
     return ", ".join(parts)
 
 
-def _percent(elasticity: float | None) -> str:
-    """An elasticity as per cent for 10 %."""
+def percent_text(elasticity: float | None) -> str:
+    """An elasticity as the per cent that 10 % more of a resource bring."""
     if elasticity is None:
         return ""
     return "0" if abs(elasticity) < NOTHING else f"{10 * elasticity:.1f} %".replace("-", "−")

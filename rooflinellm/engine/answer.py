@@ -128,6 +128,7 @@ def answer(
         workload=workload,
         speculation=speculation_result(plan, request, tpot),
         evidence=plan.evidence,
+        prefill_chunk=plan.prefill_chunk,
     )
 
 

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from rooflinellm.api.elasticity import Elasticity
-from rooflinellm.api.sensitivity import NOTHING, PHASES, Sensitivity
+from rooflinellm.api.sensitivity import NOTHING, PHASES, Sensitivity, percent_text
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.plotting import style
 from rooflinellm.plotting.series import LETTER, width_of
@@ -25,7 +25,7 @@ LOOKS = {
 }
 GAP, INNER, MOST_ROOM = 10.0, 0.8, 0.35
 """Space around a label, the part of the width that names of rows leave, and most of it for labels. [point], [-], [-]"""
-X_WORDS = "Change of the rate for 1 % more of it [%]"
+X_WORDS = "Change of the rate for 10 % more of it [%]"
 
 
 def sensitivity(sensitivity: Sensitivity, *, ax: Axes | None = None, label_size: float = style.LABEL_SIZE) -> Axes:
@@ -90,6 +90,7 @@ def _draw(ax: Axes, of: Sensitivity, rows: list[Elasticity], size: float) -> Non
     style.frame(ax)
     ax.grid(False, axis="y")
     ax.xaxis.set_major_locator(MaxNLocator(6))
+    ax.xaxis.set_major_formatter(lambda value, _place: f"{10 * value:g}".replace("-", "−"))
     ax.tick_params(axis="y", length=0)
     ax.legend(handles=_key([phase for phase in PHASES if phase in seen]), fontsize=size, frameon=False, loc="best")
 
@@ -113,7 +114,7 @@ def _side(expected: float, ideal: float) -> int:
 
 def _label(expected: float, ideal: float) -> str:
     same = abs(expected - ideal) < 2 * NOTHING
-    return _text(expected) if same else f"{_text(expected)}, ideal {_text(ideal)}"
+    return percent_text(expected) if same else f"{percent_text(expected)}, ideal {percent_text(ideal)}"
 
 
 def _draw_bar(ax: Axes, place: int, phase: str, expected: float, ideal: float, size: float) -> None:
@@ -161,15 +162,13 @@ def _row_name(each: Elasticity) -> str:
     return f"{each.resource}\n{each.amount}" if each.amount else each.resource
 
 
-def _text(value: float) -> str:
-    return "0" if abs(value) < NOTHING else f"{value:.2f}".replace("-", "−")
-
-
 def _description(of: Sensitivity, rows: list[Elasticity]) -> str:
     base = of.estimate
-    sentences = [f"Per cent that rates change with 1 % more of a resource, {_title(of)}."]
+    sentences = [f"Changes of the rates with 10 % more of a resource, {_title(of)}."]
     for each in rows:
-        parts = [f"{phase} {_text(expected)} (ideal {_text(ideal)})" for phase, expected, ideal in _known(each)]
+        parts = [
+            f"{phase} {percent_text(expected)} (ideal {percent_text(ideal)})" for phase, expected, ideal in _known(each)
+        ]
         sentences.append(f"{each.resource[0].upper()}{each.resource[1:]}, {each.amount}: {', '.join(parts)}.")
     sentences.append(f"Decode now {rate_text(base.decode.tokens_per_s, bound=True)} tokens/s.")
     return " ".join([*sentences, f"Basis: {bases_text([base])}."])

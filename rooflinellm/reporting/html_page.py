@@ -189,7 +189,7 @@ def _table(table: Table) -> str:
         body.append(f"<tr>{''.join(cells)}</tr>")
     answer = f' <span class="quiet">{_text(table.answer)}</span>' if table.answer else ""
     caption = f"<caption>{_text(table.title)}{answer}</caption>"
-    notes = "".join(f"<p>{_text(note)}</p>" for note in table.notes)
+    notes = "".join(f"<p>{_text(note)}</p>" for note in table.notes_of())
     notes = f'<div class="notes">{notes}</div>' if notes else ""
     label = html.escape(printable(f"Table: {table.title}"))
     return (

@@ -189,7 +189,7 @@ def _tables(
 ) -> list[Table]:
     from rooflinellm.launch.show import check_commands
     from rooflinellm.render import Table
-    from rooflinellm.summary import LIMIT_NOTE, bases_text, estimate_table, operator_table
+    from rooflinellm.summary import bases_text, estimate_table, operator_table
 
     tables = [replace(estimate_table(estimates), notes=()), *places]
     if growth.decode:
@@ -202,7 +202,7 @@ def _tables(
         said = dict.fromkeys(text for item in estimates for text in item.assumptions)
         tables.append(Table((), (), "assumptions", [f"- {text}" for text in said]))
     chosen = dict.fromkeys(text for item in estimates for text in item.assumptions if text.startswith("placement: "))
-    notes = [f"basis: {bases_text(estimates)}", LIMIT_NOTE, *_distinct(chosen)]
+    notes = [f"basis: {bases_text(estimates)}", *_distinct(chosen)]
     if replaced := keywords.get("overrides"):
         notes.append("what if: " + ", ".join(f"{path} = {value}" for path, value in replaced.items()))
     if places and not {"gpu_layers", "cpu_moe_layers"} & keywords.keys():
