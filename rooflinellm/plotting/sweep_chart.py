@@ -234,7 +234,7 @@ def counted(number: int) -> str:
 
 def add_note(layer: LabelLayer, ax: Axes, parts: list[str], size: float) -> None:
     """Small print in a corner, where there is room."""
-    label = halo_text(max(size - 0.5, style.MINIMUM_TEXT_SIZE), "label-notes", color=style.QUIET)
+    label = halo_text(max(size - 0.5, style.MINIMUM_TEXT_SIZE), "label-notes", color=style.QUIET, halo=False)
     layer.add(ax, Note(label, paragraph("; ".join(parts)), rank=3.0, required=False))
 
 

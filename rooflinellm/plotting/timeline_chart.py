@@ -34,7 +34,7 @@ class Part(NamedTuple):
     hatch: str
 
 
-WAITING = Part("waiting", style.FAINT, 0.22, "")
+WAITING = Part("waiting", style.FAINT, 0.5, "")
 PREFILL = Part("prefill", style.VERMILLION, 0.78, "////")
 DECODE = Part("decode", style.BLUE, 0.5, "")
 PARTS = (WAITING, PREFILL, DECODE)
@@ -148,7 +148,8 @@ def _draw(ax: Axes, rows: Sequence[Row], title: str, size: float) -> None:
             places, times[:, end] - times[:, begin], 1.0 if thin else part.height, times[:, begin], color=part.color,
             edgecolor=style.PAPER, hatch="" if thin else part.hatch, linewidth=0.0, label=part.name, zorder=2.0,
         )  # fmt: skip
-        handles.append(bars)
+        if np.any(times[:, end] > times[:, begin]):
+            handles.append(bars)
         for number, bar in enumerate(bars):
             bar.set_gid(f"{part.name}-{number}")
     if not thin:
