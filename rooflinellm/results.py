@@ -411,7 +411,9 @@ class Estimate:
         What must fit.
     energy_j_per_token : Prediction or None
         Energy of one decoded token at the share of the rated power that the profile names, on every device; its
-        `ideal` is that of the ideal time and no bound. None where the rated power is not known. [J]
+        `ideal` is that of the ideal time and no bound. Devices that wait in a layer split are charged as if they
+        worked; where the maker lets the power be set, the interval spans its range. None where the rated power is not
+        known. [J]
     assumptions : tuple of str
         What was taken for granted.
     warnings : tuple of str

@@ -25,7 +25,10 @@ from rooflinellm.specs.model import ModelEntry
 from rooflinellm.summary import bases_text, count_text, gib_text, interval_text, system_text, weights_text
 from rooflinellm.units import format_seconds, significant
 
-ENERGY_NOTE = "J/token: energy of a decoded token, at the share of the rated power of all devices that decode takes"
+ENERGY_NOTE = (
+    "J/token: energy of a decoded token, at the share of the rated power (W) that decode takes, of devices too that "
+    "wait for their layers"
+)
 PROMPTS = (512, 8_192)
 """Prompt lengths that are shown where none is given: short, and long enough for attention to count. [token]"""
 

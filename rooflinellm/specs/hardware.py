@@ -518,3 +518,13 @@ class SystemSpec(Spec):
                 return None
             total += group.count * group.device.tdp_w
         return total
+
+    @property
+    def power_range_w(self) -> tuple[float, float] | None:
+        """Sums of what the devices may be set to draw at least and at most; None as in `rated_power_w`. [W]"""
+        if (rated := self.rated_power_w) is None:
+            return None
+        ends = [(group, group.device.power_range_w) for group in self.groups if group.device.power_range_w is not None]
+        lower = sum(group.count * ((group.device.tdp_w or 0.0) - limits[0]) for group, limits in ends if limits)
+        higher = sum(group.count * (limits[1] - (group.device.tdp_w or 0.0)) for group, limits in ends if limits)
+        return rated - lower, rated + higher
