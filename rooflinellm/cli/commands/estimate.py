@@ -23,6 +23,8 @@ PROMPTS = (512, 8_192)
 """Lengths of the prompt where none are asked for, as far as the configured context holds them. [token]"""
 OUTPUT = 128
 """Tokens of the answer where none are asked for. [token]"""
+SHOWN = ("placement: ", "weights: ", "engine: ")
+"""How the assumptions begin that the screen says without being asked."""
 TESTED = ("prompt_tokens", "output_tokens", "context_tokens", "batch")
 """What differs between the tests of a benchmark's command."""
 
@@ -201,7 +203,7 @@ def _tables(
             tables += [replace(table, title=prompt + table.title) for table in details]
         said = dict.fromkeys(text for item in estimates for text in item.assumptions)
         tables.append(Table((), (), "assumptions", [f"- {text}" for text in said]))
-    chosen = dict.fromkeys(text for item in estimates for text in item.assumptions if text.startswith("placement: "))
+    chosen = dict.fromkeys(text for item in estimates for text in item.assumptions if text.startswith(SHOWN))
     notes = [f"basis: {bases_text(estimates)}", *_distinct(chosen)]
     if replaced := keywords.get("overrides"):
         notes.append("what if: " + ", ".join(f"{path} = {value}" for path, value in replaced.items()))
