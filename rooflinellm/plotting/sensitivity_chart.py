@@ -13,7 +13,7 @@ from rooflinellm.api.elasticity import Elasticity
 from rooflinellm.api.sensitivity import NOTHING, PHASES, Sensitivity, percent_text
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.plotting import style
-from rooflinellm.plotting.series import LETTER, width_of
+from rooflinellm.plotting.series import text_width, width_of
 from rooflinellm.plotting.sweep_chart import check_size
 from rooflinellm.summary import bases_text, rate_text, what_text
 
@@ -23,7 +23,7 @@ LOOKS = {
     "decode": (-APART, style.BLUE, style.SERIES_TEXT[0], ""),
     "prefill": (APART, style.VERMILLION, style.SERIES_TEXT[1], "////"),
 }
-GAP, INNER, MOST_ROOM = 10.0, 0.8, 0.35
+GAP, INNER, MOST_ROOM = 12.0, 0.8, 0.42
 """Space around a label, the part of the width that names of rows leave, and most of it for labels. [point], [-], [-]"""
 X_WORDS = "Change of the rate for 10 % more of it [%]"
 
@@ -101,8 +101,8 @@ def _limits(ax: Axes, rows: list[Elasticity], size: float) -> tuple[float, float
     ends = [0.0, *(value for pair in pairs for value in pair)]
     shares = []
     for side in (-1, 1):
-        letters = max((len(_label(*pair)) for pair in pairs if _side(*pair) == side), default=0)
-        shares.append(min((LETTER * letters * size + GAP) / (INNER * width_of(ax)), MOST_ROOM) if letters else 0.03)
+        longest = max((text_width(_label(*pair), size) for pair in pairs if _side(*pair) == side), default=0.0)
+        shares.append(min((longest + GAP) / (INNER * width_of(ax)), MOST_ROOM) if longest else 0.03)
     span = (max(ends) - min(ends) or 1.0) / (1 - sum(shares))
     return min(ends) - shares[0] * span, max(ends) + shares[1] * span
 
@@ -113,8 +113,10 @@ def _side(expected: float, ideal: float) -> int:
 
 
 def _label(expected: float, ideal: float) -> str:
+    """Both figures; the axis says that they are per cent."""
     same = abs(expected - ideal) < 2 * NOTHING
-    return percent_text(expected) if same else f"{percent_text(expected)}, ideal {percent_text(ideal)}"
+    text = percent_text(expected) if same else f"{percent_text(expected)}, ideal {percent_text(ideal)}"
+    return text.replace(" %", "")
 
 
 def _draw_bar(ax: Axes, place: int, phase: str, expected: float, ideal: float, size: float) -> None:
