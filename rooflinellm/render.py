@@ -6,7 +6,7 @@ import csv
 import html
 import io
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Literal
@@ -16,6 +16,8 @@ Style = Callable[[str, str], str]
 """Dresses a piece of text for a terminal, given its role: ``title``, ``answer``, ``heading`` or ``note``."""
 
 _GAP = "  "
+SENTENCE = 40
+"""Characters of a cell from which on a browser may break its lines. [-]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +34,15 @@ class Column:
         A name that stands over neighbouring columns which share it.
     drop : int
         Where the table is too wide, the columns with the highest number go first, from the right.
+    note : str
+        What explains the column; stands below the table while the column is shown.
     """
 
     heading: str
     align: Align = "right"
     group: str = ""
     drop: int = 0
+    note: str = ""
 
     @property
     def full_heading(self) -> str:
@@ -60,7 +65,10 @@ class Table:
 
     def map(self, change: Callable[[str], str]) -> Table:
         """The same table with every text changed, as for a terminal that lacks some characters."""
-        columns = [replace(each, heading=change(each.heading), group=change(each.group)) for each in self.columns]
+        columns = [
+            replace(each, heading=change(each.heading), group=change(each.group), note=change(each.note))
+            for each in self.columns
+        ]
         rows = [[change(cell) for cell in row] for row in self.rows]
         notes, commands = [change(note) for note in self.notes], [change(line) for line in self.commands]
         return Table(columns, rows, change(self.title), notes, change(self.answer), commands)
@@ -89,9 +97,31 @@ class Table:
             if any(headings):
                 lines.append(dress("heading", plain._line(headings, shown, sizes)))
         lines += [plain._line(row, shown, sizes) for row in plain.rows]
-        lines += [dress("note", line) for note in plain.notes for line in wrapped(note, width)]
+        lines += [dress("note", line) for note in plain.notes_of(shown) for line in wrapped(note, width)]
         lines += [_GAP + line for line in plain.commands]
         return "\n".join(lines)
+
+    def notes_of(self, shown: Iterable[int] | None = None) -> list[str]:
+        """The lines below, with those of the columns that are shown; None is all of them."""
+        columns = self.columns if shown is None else [self.columns[index] for index in shown]
+        return [*self.notes, *dict.fromkeys(column.note for column in columns if column.note)]
+
+    def left_out(self, width: int) -> list[str]:
+        """Headings of the columns that `to_text` leaves out at a width, each with its group."""
+        shown = self._shown(width)
+        return [
+            f"{column.group.partition(',')[0]} {column.heading}".strip()
+            for index, column in enumerate(self.columns)
+            if index not in shown
+        ]
+
+    @property
+    def full_width(self) -> int:
+        """Characters of a line with all columns. [-]"""
+        return self._width(range(len(self.columns)))
+
+    def _width(self, shown: Sequence[int]) -> int:
+        return sum(self._sizes(shown).values()) + len(_GAP) * (len(shown) - 1)
 
     def _title_lines(self, width: int | None, dress: Style) -> list[str]:
         """Title and answer: on one line with the answer to the right, or on two where they are too long for it."""
@@ -121,7 +151,7 @@ class Table:
     def _shown(self, width: int | None) -> list[int]:
         shown = list(range(len(self.columns)))
         while width is not None and len(shown) > 2:
-            if sum(self._sizes(shown).values()) + len(_GAP) * (len(shown) - 1) <= width:
+            if self._width(shown) <= width:
                 break
             shown.remove(max(shown[1:], key=lambda index: (self.columns[index].drop, index)))
         return shown
@@ -151,19 +181,22 @@ class Table:
         if heading:
             lines += [f"| {' | '.join(map(_markdown, heading))} |", f"| {' | '.join(rule)} |"]
         lines += [f"| {' | '.join(map(_markdown, row))} |" for row in self.rows]
-        if self.notes:
-            lines += ["", *(f"{_markdown(note)}  " for note in self.notes)]
+        if notes := self.notes_of():
+            lines += ["", *(f"{_markdown(note)}  " for note in notes)]
         if self.commands:
             lines += ["", "```", *map(printable, self.commands), "```"]
         return "\n".join(lines)
 
     def to_html(self) -> str:
         """An HTML table without colours of its own, so that it suits light and dark pages; all text is escaped."""
+        # Notebooks break lines wherever they can, between the ends of a range too.
+        sentences = {index for index in range(len(self.columns)) if self._size(index) > SENTENCE}
 
         def cells(tag: str, values: Sequence[str]) -> str:
             return "".join(
-                f'<{tag} style="text-align:{column.align}">{html.escape(value)}</{tag}>'
-                for column, value in zip(self.columns, values, strict=True)
+                f'<{tag} style="text-align:{column.align}{"" if index in sentences else ";white-space:nowrap"}">'
+                f"{html.escape(value)}</{tag}>"
+                for index, (column, value) in enumerate(zip(self.columns, values, strict=True))
             )
 
         heading = f"<tr>{cells('th', [column.heading for column in self.columns])}</tr>"
@@ -177,7 +210,7 @@ class Table:
         body = "".join(f"<tr>{cells('td', row)}</tr>" for row in self.rows)
         title = " · ".join(filter(None, (self.title, self.answer)))
         caption = f'<caption style="text-align:left">{html.escape(title)}</caption>' if title else ""
-        notes = "".join(f"<div><small>{html.escape(note)}</small></div>" for note in self.notes)
+        notes = "".join(f"<div><small>{html.escape(note)}</small></div>" for note in self.notes_of())
         notes += "".join(f"<div><code>{html.escape(line)}</code></div>" for line in self.commands)
         return f"<div><table>{caption}<thead>{heading}</thead><tbody>{body}</tbody></table>{notes}</div>"
 

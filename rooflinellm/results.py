@@ -9,9 +9,12 @@ from functools import cached_property
 from typing import Any
 
 from rooflinellm._numeric import plain
+from rooflinellm._shown import in_unit, line, one_line
 from rooflinellm.errors import MissingSpec
 
 SCHEMA_VERSION = 1
+FAMILY = " on its family"
+"""What is said behind ``calibrated`` where the fit saw no result of the device itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,11 @@ class Prediction:
     high: Any
     unit: str
     basis: str
+
+    def __repr__(self) -> str:
+        low, high = in_unit(self.low, self.unit), in_unit(self.high, self.unit)
+        expected, ideal = in_unit(self.expected, self.unit), in_unit(self.ideal, self.unit)
+        return line("Prediction", [f"{expected} ({low} to {high})", f"ideal {ideal}"])
 
     def to_dict(self) -> dict[str, Any]:
         """The four numbers."""
@@ -114,6 +122,8 @@ class OperatorCost:
     share_of_expected: Any
     percent_of_ideal: Any
 
+    __repr__ = one_line
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
@@ -150,6 +160,8 @@ class PlaceCost:
     share_of_read: Any
     share_of_expected: Any
 
+    __repr__ = one_line
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
@@ -164,6 +176,8 @@ class Ratios:
     peak_flop_per_s: Any
     mfu: Any
     mbu: Any
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True)
@@ -289,6 +303,8 @@ class PlacedPart:
     bytes: Any
     usable_bytes: int | None = None
 
+    __repr__ = one_line
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
@@ -339,6 +355,18 @@ class MemoryPlan:
     _largest_context: Callable[[], Any] = field(repr=False)
     _largest_batch: Callable[[], Any] = field(repr=False)
 
+    def __repr__(self) -> str:
+        usable = "an unknown amount" if self.usable_bytes is None else in_unit(self.usable_bytes, "bytes")
+        return line(
+            "MemoryPlan",
+            [
+                f"{in_unit(self.total_bytes, 'bytes')} of {usable}",
+                f"weights {in_unit(self.resident_weight_bytes, 'bytes')}",
+                f"KV cache {in_unit(self.kv_allocated_bytes, 'bytes')}",
+                f"fits: {_short(self.fits)}",
+            ],
+        )
+
     @cached_property
     def max_context_tokens(self) -> Any:
         """Longest context per sequence that fits at this batch, at most what the model is made for. [token]"""
@@ -383,7 +411,9 @@ class Estimate:
         What must fit.
     energy_j_per_token : Prediction or None
         Energy of one decoded token at the share of the rated power that the profile names, on every device; its
-        `ideal` is that of the ideal time and no bound. None where the rated power is not known. [J]
+        `ideal` is that of the ideal time and no bound. Devices that wait in a layer split are charged as if they
+        worked; where the maker lets the power be set, the interval spans its range. None where the rated power is not
+        known. [J]
     assumptions : tuple of str
         What was taken for granted.
     warnings : tuple of str
@@ -396,6 +426,11 @@ class Estimate:
         The arguments that describe the request.
     speculation : SpeculationResult or None
         What drafting brings, where tokens are drafted.
+    evidence : int
+        Series of the device itself that the efficiencies were fitted to, of several kinds of device the fewest; 0 where
+        they are those of its family, or nominal. [-]
+    prefill_chunk : int
+        Tokens of a prompt that the engine computes in one pass in the expectation. [token]
     """
 
     prefill: Phase
@@ -415,13 +450,17 @@ class Estimate:
     engine: str
     workload: Mapping[str, Any]
     speculation: Any = None
+    evidence: int = 0
+    prefill_chunk: int = 0
 
     def __repr__(self) -> str:
+        basis = self.decode.time_s.basis
         return (
             f"Estimate({self.model.id} {self.weights} on {self.hardware.id}: "
             f"prefill {_short(self.prefill.tokens_per_s.expected)} tokens/s, "
             f"TTFT {_short(self.ttft_s.expected)} s, "
-            f"decode {_short(self.decode.tokens_per_s.expected)} tokens/s, fits: {_short(self.memory.fits)})"
+            f"decode {_short(self.decode.tokens_per_s.expected)} tokens/s, fits: {_short(self.memory.fits)}, "
+            f"{basis}{'' if self.evidence or basis != 'calibrated' else FAMILY})"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -444,6 +483,7 @@ class Estimate:
             "energy_j_per_token": None if energy is None else energy.to_dict(),
             "speculation": None if self.speculation is None else self.speculation.to_dict(),
             "basis": self.decode.time_s.basis,
+            "evidence_series": self.evidence,
             "assumptions": list(self.assumptions),
             "warnings": list(self.warnings),
         }

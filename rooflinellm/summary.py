@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm._numeric import is_array
 from rooflinellm.render import Column, Table
-from rooflinellm.results import Estimate, MemoryPlan, Phase, Prediction
+from rooflinellm.results import FAMILY, Estimate, MemoryPlan, Phase, Prediction
 from rooflinellm.units import GIB, GIGA, KIB, MIB, format_gib, format_seconds, significant
 
 MAX_CASES = 24
+MOST_NAMED = 4
+"""Systems that a line about several names. [-]"""
 
 
 def spread(value: Any, write: Callable[[float], str]) -> str:
@@ -62,13 +64,33 @@ def limit_shares(phase: Phase) -> dict[str, Any]:
     return {word: sum(item.share_of_expected * (item.bound == word) for item in phase.operators) for word in BOUNDS}
 
 
-def basis_text(basis: str) -> str:
-    """Where the expectation comes from, in words."""
+def basis_text(basis: str, evidence: int = 1) -> str:
+    """Where the expectation comes from, in words; `evidence` counts the results of the device itself behind it."""
+    if basis == "calibrated" and not evidence:
+        return f"calibrated{FAMILY}; no current measurements of this device itself"
     return {
         "nominal": "nominal (typical efficiencies, not fitted to measurements)",
         "calibrated": "calibrated (efficiencies fitted to measurements)",
         "measured": "measured (efficiencies fitted to measurements of this very device)",
     }.get(basis, basis)
+
+
+def bases_text(estimates: Iterable[Estimate]) -> str:
+    """`basis_text` of several estimates: where not all rest on the same, each basis with its systems."""
+    return bases_by_system((item.decode.time_s.basis, item.evidence, system_text(item.hardware)) for item in estimates)
+
+
+def bases_by_system(found: Iterable[tuple[str, int, str]]) -> str:
+    """The same of basis, evidence and name of each system."""
+    systems: dict[str, dict[str, None]] = {}
+    for basis, evidence, name in found:
+        systems.setdefault(basis_text(basis, evidence), {})[name] = None
+    if len(systems) == 1:
+        return next(iter(systems))
+    return ". ".join(
+        f"{', '.join(names) if len(names) <= MOST_NAMED else f'{len(names)} systems'}: {text}"
+        for text, names in systems.items()
+    )
 
 
 def weights_text(weights: str) -> str:
@@ -301,7 +323,7 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
             Column("tok/s", group=name),
             Column("range", "left", group=name, drop=1),
             Column("time", group=name, drop=3),
-            Column("limit", "left", group=name, drop=4),
+            Column("limit", "left", group=name, drop=4, note=LIMIT_NOTE),
         ]
     each = "decode, one request" if batches == {1} else "decode, each request"
     columns += [
@@ -312,11 +334,11 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
     ]
     if batches != {1}:
         columns.append(Column("all" if len(batches) > 1 else f"all {batches.pop():,.0f}", group=each))
-    columns.append(Column("limit", "left", group=each, drop=2))
+    columns.append(Column("limit", "left", group=each, drop=2, note=LIMIT_NOTE))
     batched = any(column.heading.startswith("all") for column in columns)
     rows = [_row(case, axes, with_prompt=with_prompt, batched=batched) for case in cases]
     answer = fits_text(largest.memory, largest.workload["context_limit"])
-    notes = [*request_notes(estimates), f"basis: {basis_text(first.decode.time_s.basis)}", LIMIT_NOTE]
+    notes = [*request_notes(estimates), f"basis: {bases_text(estimates)}"]
     if hidden:
         notes.append(f"{len(cases)} of {len(cases) + hidden:,} cases")
     notes += [f"warning: {text}" for text in dict.fromkeys(text for item in estimates for text in item.warnings)]
@@ -409,6 +431,12 @@ def growth_table(decode: Sequence[Estimate], prefill: Sequence[Estimate] = ()) -
     if more:
         name = f"prefill of {count_text(more[0].at(more[0].estimate.workload['prompt_tokens']))} more"
         rows.append([name, *(significant(case.at(case.estimate.prefill.tokens_per_s.expected)) for case in more)])
+    notes = []
+    if more:
+        tokens, chunk = more[0].at(more[0].estimate.workload["prompt_tokens"]), more[0].estimate.prefill_chunk
+        if tokens < chunk:
+            short, long = count_text(tokens), count_text(chunk)
+            notes.append(f"prefill of {short} more is one short pass; the rates of long prompts have passes of {long}")
     memory = [case.estimate.memory for case in cases]
     fits = [case.at(plan.fits) for case, plan in zip(cases, memory, strict=True)]
     for name, key in (("KV cache, GiB", "kv_occupied_bytes"), ("total memory, GiB", "total_bytes")):
@@ -416,7 +444,7 @@ def growth_table(decode: Sequence[Estimate], prefill: Sequence[Estimate] = ()) -
         rows.append([name, *map(gib_text, sizes)])
     if False in fits:
         rows.append(["  fits", *("yes" if each else "no" for each in fits)])
-    return Table(columns, rows)
+    return Table(columns, rows, notes=notes)
 
 
 def operator_table(phase: Phase) -> Table:

@@ -168,3 +168,21 @@ def test_it_shows_itself() -> None:
     assert repr(result).startswith("FitResult(llama-3.1-8b gguf:q4_k_m on ")
     assert str(result).splitlines()[0].startswith("Llama 3.1 8B · Q4_K_M · ")
     assert "<table>" in result._repr_html_()
+
+
+def test_formats_that_nobody_publishes_are_not_proposed() -> None:
+    # One and two bits that models are trained in: ggml-org/llama.cpp#21273 (Q1_0) and #8151 (TQ1_0, TQ2_0).
+    found = rl.fit("llama-3.3-70b", "rtx-4090")
+    rare = {each.weights for each in found.formats if not each.common}
+    assert rare == {"gguf:q1_0", "gguf:q2_0"}
+    shown = {row[0].removesuffix(" *") for row in found.tables(all_formats=False)[-2].rows}
+    assert "IQ2_XS" in shown and not {"Q1_0", "Q2_0", "TQ1_0", "TQ2_0"} & shown
+    assert found.best_format is not None and found.best_format.weights == "gguf:iq2_xs"
+    asked = rl.fit("llama-3.3-70b", "rtx-4090", weights="Q2_0").tables(all_formats=False)
+    assert any(row[0] == "Q2_0 *" for table in asked for row in table.rows)
+
+
+def test_a_family_is_proposed_the_format_it_was_trained_in() -> None:
+    found = rl.fit("bitnet-b1.58-2b-4t", "7950x@64GiB")
+    assert {each.weights for each in found.formats if not each.common} == {"gguf:q1_0", "gguf:q2_0"}
+    assert any(each.weights == "gguf:tq2_0" and each.common for each in found.formats)

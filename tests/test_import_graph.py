@@ -33,7 +33,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "reporting": ("api", "launch", "results", "plotting"),
     "cli": ("api", "launch", "results", "plotting", "reporting"),
 }
-BASE = ("units", "errors", "metrics", "_yaml", "_resources", "_files", "_numeric", "_kept")
+BASE = ("units", "errors", "_shown", "metrics", "_yaml", "_resources", "_files", "_numeric", "_kept")
 ROOM_OF = dict.fromkeys(BASE, "base") | {"__main__": "cli"}
 # A result that shows itself: a method takes what stands below its module when it is called.
 NAMED_EXCEPTIONS = {("Sweep.plot", "plotting"), ("Estimate.explain", "summary"), ("Estimate._repr_html_", "summary")}

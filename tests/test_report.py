@@ -358,12 +358,15 @@ def test_it_does_not_scroll_sideways(found: Report, tmp_path: Path, width: int) 
     # A frame, since a window may not be that narrow; what it holds by `srcdoc` can be asked for its width.
     file = tmp_path / "frame.html"
     ask = "const page = this.contentDocument.documentElement;"
-    ask += " document.title = page.scrollWidth + ' of ' + page.clientWidth"
+    ask += " const boxes = [...this.contentDocument.querySelectorAll('.card .scroll')];"
+    ask += " const cut = boxes.filter(box => box.scrollWidth > box.clientWidth).length;"
+    ask += " document.title = page.scrollWidth + ' of ' + page.clientWidth + ', ' + cut + ' cut'"
     file.write_text(
         f'<iframe width="{width}" height="900" style="border:0" onload="{ask}" srcdoc="{html.escape(found.html)}">',
         encoding="utf-8",
     )
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
     done = subprocess.run([program, *options, file.as_uri()], capture_output=True, text=True, timeout=120, check=True)
-    ((needed, there),) = re.findall(r"<title>(\d+) of (\d+)</title>", done.stdout)
+    ((needed, there, cut),) = re.findall(r"<title>(\d+) of (\d+), (\d+) cut</title>", done.stdout)
     assert needed == there and int(there) > width - 30  # less a scroll bar
+    assert cut == "0"  # the first tables, which answer, show all their columns

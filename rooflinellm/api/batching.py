@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rooflinellm._numeric import ceil_div, maximum, round_up
+from rooflinellm._shown import one_line
 from rooflinellm.api.arguments import count, flag, one_of, options_of, scalar_count, sequence, share, single_values
 from rooflinellm.api.estimate import MAX_TOKENS
 from rooflinellm.api.lookup import Name
@@ -58,6 +59,8 @@ class MixedStep:
     decode_s: Prediction | None
     flops: Any
     read_bytes: Any
+
+    __repr__ = one_line
 
     @property
     def slowdown(self) -> float | None:
@@ -154,6 +157,8 @@ class ChunkedRow:
     longest_gap_s: Prediction
     read_bytes: int
 
+    __repr__ = one_line
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -174,6 +179,8 @@ class ChunkedPrefill:
         Length of the prompt, and requests that run. [token], [-]
     title : str
         Model, format, devices and engine.
+    evidence : int
+        Series of the device itself that the times were fitted to, as in `Estimate`. [-]
     """
 
     rows: tuple[ChunkedRow, ...]
@@ -181,6 +188,7 @@ class ChunkedPrefill:
     prompt_tokens: int
     sequences: int
     title: str
+    evidence: int
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, in base units."""
@@ -234,7 +242,9 @@ class ChunkedPrefill:
         ]
         said = f"a prompt of {self.prompt_tokens:,} beside {self.sequences:,} running requests"
         step = f"a step of theirs without it: {format_seconds(self.decode_s.expected)}"
-        return Table(columns, rows, self.title, [step, f"basis: {basis_text(self.decode_s.basis)}"], said)
+        return Table(
+            columns, rows, self.title, [step, f"basis: {basis_text(self.decode_s.basis, self.evidence)}"], said
+        )
 
     def __repr__(self) -> str:
         parts = [
@@ -313,7 +323,7 @@ def chunked_prefill(
         system_text(plan.system),
         plan.engine_name.replace(":", " "),
     ]
-    return ChunkedPrefill(tuple(rows), decode_s, prompt, len(lengths), " · ".join(title))
+    return ChunkedPrefill(tuple(rows), decode_s, prompt, len(lengths), " · ".join(title), plan.evidence)
 
 
 class _Bench:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from rooflinellm._shown import one_line
 from rooflinellm.api.arguments import one_of, positive, sequence
 from rooflinellm.api.frontier import frontier
 from rooflinellm.api.largest_batch import End
@@ -15,14 +16,14 @@ from rooflinellm.api.lookup import Name
 from rooflinellm.api.parallel_choices import ALL
 from rooflinellm.api.sweep import sweep
 from rooflinellm.api.sweep_result import Sweep
-from rooflinellm.api.sweep_table import fixed_text, sweep_title, system_names
+from rooflinellm.api.sweep_table import fixed_text, sweep_basis_text, sweep_title, system_names
 from rooflinellm.errors import InvalidRequest, RooflineWarning
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
 from rooflinellm.results import Prediction
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
-from rooflinellm.summary import basis_text, gib_text
+from rooflinellm.summary import gib_text
 from rooflinellm.units import format_seconds, significant
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -71,6 +72,8 @@ class ParallelPoint:
     meets: bool
     ahead: bool
 
+    __repr__ = one_line
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, in base units."""
         names = ("hardware", "parallel", "degrees", "batch", "total_bytes", "fits", "meets", "ahead")
@@ -95,6 +98,8 @@ class BestParallel:
     points: tuple[ParallelPoint, ...]
     limits: dict[str, float]
     sweep: Sweep
+
+    __repr__ = one_line
 
     @cached_property
     def front(self) -> tuple[ParallelPoint, ...]:
@@ -218,7 +223,7 @@ class BestParallel:
             f"{len(self.front)} of {total} combinations are beaten by no other"
             + (f"; left out: {', '.join(left_out)}" if left_out else ""),
             f"at {fixed_text(found)}; the devices share the batch, all its prompts are prefilled together",
-            f"basis: {basis_text(str(found.decode.tokens_per_s.basis))}",
+            f"basis: {sweep_basis_text(found)}",
         ]
         return notes
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rooflinellm import catalog
+from rooflinellm._shown import one_line
 from rooflinellm.api.arguments import id_of
 from rooflinellm.api.held_out import chooser, quietly, too_few, votes
 from rooflinellm.api.measured import Paths, asked_qualities, given_files, measured_rows
@@ -46,6 +47,8 @@ class Score:
     first: Accuracy | None
     second: Accuracy | None
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -65,6 +68,8 @@ class Calibration:
     profile: ProfileSpec
     scores: tuple[Score, ...]
     factors: Mapping[str, Mapping[str, float]]
+
+    __repr__ = one_line
 
     @property
     def own(self) -> bool:

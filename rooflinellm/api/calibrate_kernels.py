@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinellm import catalog
+from rooflinellm._shown import one_line
 from rooflinellm.api.arguments import id_of, path_of
 from rooflinellm.api.kernels import KernelScores, predicted_s, scores_of
 from rooflinellm.calibration.kernels import SOURCE, fit
@@ -43,6 +44,8 @@ class KernelFit:
     profile: ProfileSpec
     seen: KernelScores
     unseen: KernelScores
+
+    __repr__ = one_line
 
     def to_yaml(self) -> str:
         """The profile as a file; the same rows give the same bytes."""

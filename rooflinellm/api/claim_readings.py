@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from rooflinellm import catalog
+from rooflinellm._shown import one_line
 from rooflinellm.api import lookup
 from rooflinellm.api.estimate import estimate
 from rooflinellm.errors import RooflineError, RooflineWarning
@@ -56,6 +57,8 @@ class Claim:
     model: ModelSpec
     system: SystemSpec
     keywords: Mapping[str, Any]
+
+    __repr__ = one_line
 
     def ask(self, model: ModelSpec | None = None, **changed: Any) -> Estimate:
         """The estimate of the claim's case, changed; errors as in `estimate`."""

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from rooflinellm._numeric import is_array
+from rooflinellm._shown import line, one_line
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import count, single_values
 from rooflinellm.api.estimate import MAX_TOKENS, estimate
@@ -21,9 +22,13 @@ from rooflinellm.render import Column, Table
 from rooflinellm.results import Estimate, data_frame
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
-from rooflinellm.summary import basis_text, count_text, gib_text, interval_text, system_text, weights_text
+from rooflinellm.summary import bases_text, count_text, gib_text, interval_text, system_text, weights_text
 from rooflinellm.units import format_seconds, significant
 
+ENERGY_NOTE = (
+    "J/token: energy of a decoded token, at the share of the rated power (W) that decode takes, of devices too that "
+    "wait for their layers"
+)
 PROMPTS = (512, 8_192)
 """Prompt lengths that are shown where none is given: short, and long enough for attention to count. [token]"""
 
@@ -48,6 +53,8 @@ class ComparedSystem:
     name: str
     estimates: tuple[Estimate, ...]
     reason: str = ""
+
+    __repr__ = one_line
 
     @property
     def power_w(self) -> float | None:
@@ -137,11 +144,13 @@ class Comparison:
     def __repr__(self) -> str:
         parts = [
             f"{row.name} {significant(float(row.estimates[0].decode.tokens_per_s.expected))} tokens/s"
-            if row.estimates
+            if row.estimates and row.estimates[0].memory.fits is not False
             else f"{row.name} cannot run"
+            if row.reason
+            else f"{row.name} does not fit"
             for row in self.rows
         ]
-        return f"Comparison({self.model.id}, decode: {', '.join(parts)})"
+        return line("Comparison", [self.model.id, f"decode: {parts[0]}", *parts[1:]])
 
     def _repr_html_(self) -> str:
         return self.table().to_html()
@@ -290,7 +299,7 @@ def _table(comparison: Comparison) -> Table:
         Column("range", "left", group=decode, drop=5),
         Column("ideal", group=decode, drop=4),
         *([Column("all", group=decode, drop=1)] if batched else []),
-        Column("J/token", drop=3),
+        Column("J/token", drop=3, note=ENERGY_NOTE),
         Column("W", drop=7),
     ]
     rows = [cells for row in comparison.rows for cells in _rows(row, len(columns), batched=batched)]
@@ -298,10 +307,10 @@ def _table(comparison: Comparison) -> Table:
     for values in ([weights_text(item.weights) for item in items], [item.engine.replace(":", " ") for item in items]):
         same += [values[0]] if len(set(values)) == 1 else []
     notes = [f"{row.name} cannot run it: {row.reason}" for row in comparison.rows if row.reason]
+    lacking = dict.fromkeys(row.name for row in comparison.rows for item in row.estimates if item.memory.fits is False)
+    notes += [f"no rates where it does not fit ({', '.join(lacking)}); as if it did: estimate"] if lacking else []
     notes += list(comparison.differences)
-    bases = dict.fromkeys(item.decode.time_s.basis for item in items)
-    notes.append("basis: " + "; ".join(map(basis_text, bases)))
-    notes.append("J/token: energy of a decoded token, at the share of the rated power (W) that decode takes")
+    notes.append(f"basis: {bases_text(items)}")
     return Table(columns, rows, " · ".join(same), notes)
 
 
@@ -316,6 +325,10 @@ def _rows(row: ComparedSystem, width: int, *, batched: bool) -> Iterator[list[st
         energy, power = item.energy_j_per_token, row.power_w
         cells = [row.name if first else "", fits, gib_text(item.memory.total_bytes)]
         cells.append(count_text(item.workload["prompt_tokens"]))
+        if item.memory.fits is False:  # what it would do if it did is no ground to buy it
+            blank = ["–"] * (width - len(cells) - 1)
+            yield [*cells, *blank, "" if not first else "–" if power is None else count_text(power)]
+            continue
         cells += (
             [significant(prefill.expected), interval_text(prefill), f"≤ {significant(prefill.ideal)}"]
             if prompted

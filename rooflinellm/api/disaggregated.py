@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm import catalog
+from rooflinellm._shown import one_line
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import positive, scalar_count, single_values
 from rooflinellm.api.estimate import estimate
@@ -22,7 +23,7 @@ from rooflinellm.results import Estimate, Prediction
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
 from rooflinellm.specs.parsing import network
-from rooflinellm.summary import basis_text, system_text
+from rooflinellm.summary import bases_text, system_text
 from rooflinellm.units import GB, MICRO, format_gib, format_seconds, significant
 
 LINK = "400gbe"
@@ -65,6 +66,8 @@ class Disaggregated:
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
 
+    __repr__ = one_line
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, in base units."""
         times = ("ttft_s", "tpot_s", "e2e_s", "transfer_s", "exposed_s")
@@ -98,7 +101,7 @@ class Disaggregated:
             f"{significant(self.prefill_per_decode)} prefill machines for each that decodes; together "
             f"{significant(self.device_tokens_per_s)} output tokens/s by device",
             *self.assumptions,
-            f"basis: {basis_text(self.tpot_s.basis)}",
+            f"basis: {bases_text([self.prefill, self.decode])}",
             *(f"warning: {text}" for text in self.warnings),
         ]
         columns = [Column("", "left"), *(Column(name) for name in ("expected", "low", "high", "ideal"))]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm._numeric import maximum
+from rooflinellm._shown import one_line
 from rooflinellm.api.lists import fastest_16bit
 from rooflinellm.engine.plan import Kernel, Plan
 from rooflinellm.engine.request import Request, decode_time, prefill_time
@@ -48,6 +49,8 @@ class Elasticity:
     decode_ideal: float | None = None
     decode_expected: float | None = None
     context: float | None = None
+
+    __repr__ = one_line
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""

@@ -22,6 +22,7 @@ from rooflinellm.api.arguments import (
     shown,
     together,
 )
+from rooflinellm.api.by_default import by_default
 from rooflinellm.api.drafting import idle_draft, speculation_of, with_drafter
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.options import Options
@@ -238,7 +239,7 @@ def estimate(
                 allocation,
                 limit,
                 conventions,
-                assumptions=(*_assumptions(plan), *choice.said),
+                assumptions=(*_assumptions(plan), *by_default(plan, weights, engine), *choice.said),
                 warnings=(*_beyond_training(plan, occupied), *idle_draft(draft, draft_tokens)),
                 workload=workload,
             ),

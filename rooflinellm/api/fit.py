@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rooflinellm import catalog
+from rooflinellm._shown import one_line
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import scalar_count, single_values
 from rooflinellm.api.estimate import estimate
@@ -67,6 +68,8 @@ class FormatFit:
     gpu_layers, cpu_moe_layers : int or None
         Layers on the devices, the head as one more, and layers whose experts are on the host; None where nothing is on
         the host. [-]
+    common : bool
+        Whether files of such models are published in it, as far as `FormatSpec.only_for` says.
     """
 
     weights: str
@@ -78,6 +81,9 @@ class FormatFit:
     decode_tokens_per_s: float
     gpu_layers: int | None = None
     cpu_moe_layers: int | None = None
+    common: bool = True
+
+    __repr__ = one_line
 
     def to_dict(self) -> dict[str, Any]:
         """The attributes."""
@@ -106,6 +112,8 @@ class HardwareFit:
     total_bytes: int
     max_context_tokens: int
     decode_tokens_per_s: float
+
+    __repr__ = one_line
 
     def to_dict(self) -> dict[str, Any]:
         """The attributes."""
@@ -176,8 +184,8 @@ class FitResult:
 
     @property
     def best_format(self) -> FormatFit | None:
-        """The largest format that fits."""
-        return next((each for each in self.formats if each.fits), None)
+        """The largest common format that fits."""
+        return next((each for each in self.formats if each.fits and each.common), None)
 
     def __repr__(self) -> str:
         answer = {True: "fits", False: "does not fit", None: "unknown"}[self.fits]
@@ -279,10 +287,11 @@ class FitResult:
 
     def _formats_at_the_edge(self) -> list[FormatFit]:
         """The largest formats that fit with the next larger ones, and the one that was asked for."""
-        first = next((index for index, each in enumerate(self.formats) if each.fits is not False), len(self.formats))
-        start = max(min(first - EDGE_BEFORE, len(self.formats) - EDGE_FORMATS), 0)
+        common = [each for each in self.formats if each.common or each.weights == self.weights]
+        first = next((index for index, each in enumerate(common) if each.fits is not False), len(common))
+        start = max(min(first - EDGE_BEFORE, len(common) - EDGE_FORMATS), 0)
         shown = range(start, start + EDGE_FORMATS)
-        return [each for index, each in enumerate(self.formats) if index in shown or each.weights == self.weights]
+        return [each for index, each in enumerate(common) if index in shown or each.weights == self.weights]
 
     def _format_table(self, formats: Sequence[FormatFit]) -> Table:
         at = tokens_text(self.context_limit)
@@ -490,7 +499,7 @@ def _formats(request: _Request, system: SystemSpec, wanted: Estimate) -> list[Fo
             item = wanted if listed.id == wanted.weights else request.on(system, listed.id, wanted.engine)
         except RooflineError:  # no compute path for it on this device, or a broken file of the user's
             continue
-        memory = item.memory
+        memory, only_for = item.memory, catalog.weight_format(item.weights).only_for
         found.append(
             FormatFit(
                 weights=item.weights,
@@ -504,6 +513,7 @@ def _formats(request: _Request, system: SystemSpec, wanted: Estimate) -> list[Fo
                 decode_tokens_per_s=float(item.decode.tokens_per_s.expected),
                 gpu_layers=item.workload["gpu_layers"],
                 cpu_moe_layers=item.workload["cpu_moe_layers"],
+                common=only_for is None or item.model.family in only_for,
             )
         )
     return sorted(found, key=lambda each: (-each.resident_weight_bytes, each.weights))

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from rooflinellm import catalog
+from rooflinellm._shown import one_line
 from rooflinellm.api.arguments import name_of, one_of, path_of, positive
 from rooflinellm.errors import InvalidRequest, MissingSpec
 from rooflinellm.measurements.kernels import COLLECTIVES, KERNELS, KernelRow, curve_of, expected_s, read
@@ -50,6 +51,8 @@ class KernelScore:
     mdape: float
     p90: float
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, slots=True)
 class KernelScores:
@@ -68,6 +71,8 @@ class KernelScores:
     scores: tuple[KernelScore, ...]
     left_out: str | None = None
     skipped: int = 0
+
+    __repr__ = one_line
 
     @property
     def mdape(self) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from rooflinellm._shown import one_line
 from rooflinellm.api.arguments import one_of, positive, single_values
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.lookup import Name
@@ -42,6 +43,8 @@ class LargestBatch:
     by_tpot: int | None
     by_ttft: int | None
     estimate: Estimate
+
+    __repr__ = one_line
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, in base units."""

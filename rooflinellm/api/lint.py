@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rooflinellm import _resources, _yaml, catalog
+from rooflinellm._shown import one_line
 from rooflinellm.api.lint_devices import DEVICE_RULES
 from rooflinellm.api.lint_rules import MODEL_RULES, NAMED_RULES, Context, Level, Rule
 from rooflinellm.errors import RooflineError, UnreadableFile
@@ -49,6 +50,8 @@ class Problem:
     message: str
     field: str = ""
 
+    __repr__ = one_line
+
     def __str__(self) -> str:
         field = f"{self.field}: " if self.field else ""
         return f"{self.level} [{self.rule}] {self.file}: {field}{self.message}"
@@ -72,6 +75,8 @@ class LintResult:
 
     files: int
     problems: tuple[Problem, ...]
+
+    __repr__ = one_line
 
     @property
     def errors(self) -> int:

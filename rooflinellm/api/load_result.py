@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rooflinellm._numeric import plain
+from rooflinellm._shown import in_unit, line, one_line
 from rooflinellm.render import Column, Table
 from rooflinellm.results import data_frame
 from rooflinellm.summary import basis_text, count_text, system_text, weights_text
@@ -24,6 +25,10 @@ class Spread:
     p90: float
     p99: float
     mean: float
+
+    def __repr__(self) -> str:
+        said = (f"{name} {in_unit(getattr(self, name), 's')}" for name in ("mean", "p50", "p90", "p99"))
+        return line("Spread", said)
 
     @classmethod
     def of(cls, times: Any) -> Spread:
@@ -57,6 +62,8 @@ class RequestTimes:
     prompt_tokens: Any
     output_tokens: Any
     preemptions: Any
+
+    __repr__ = one_line
 
     @property
     def queue_s(self) -> Any:
@@ -119,6 +126,8 @@ class LoadResult:
         Of output tokens, at the price that was stated; idle time costs too.
     basis : str
         Where the expectation comes from, as in `Prediction`.
+    evidence : int
+        Series of the device itself that it was fitted to, as in `Estimate`. [-]
     requests : RequestTimes
         Each request.
     assumptions, warnings : tuple of str
@@ -150,6 +159,7 @@ class LoadResult:
     energy_j_per_token: float | None
     cost_per_million_tokens: float | None
     basis: str
+    evidence: int
     requests: RequestTimes = field(repr=False)
     assumptions: tuple[str, ...] = field(repr=False)
     warnings: tuple[str, ...]
@@ -268,5 +278,5 @@ def _server_table(load: LoadResult) -> Table:
         ["energy", f"{significant(energy)} J a token, prompts included"] if energy is not None else [],
         ["cost", f"{significant(cost)} a million tokens"] if cost is not None else [],
     ]
-    notes = [f"basis: {basis_text(load.basis)}; times are what is expected, ≤ is the ideal"]
+    notes = [f"basis: {basis_text(load.basis, load.evidence)}; times are what is expected, ≤ is the ideal"]
     return Table([Column("", "left"), Column("", "left")], [row for row in rows if row], notes=notes)

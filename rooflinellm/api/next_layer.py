@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rooflinellm._numeric import is_array
+from rooflinellm._shown import one_line
 from rooflinellm.errors import RooflineWarning
 from rooflinellm.results import Estimate
 
@@ -28,6 +29,8 @@ class NextLayer:
     estimate: Estimate
     experts: bool
     gain: float
+
+    __repr__ = one_line
 
     @property
     def fits(self) -> bool | None:

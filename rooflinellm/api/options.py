@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from rooflinellm._shown import one_line
+
 if TYPE_CHECKING:
     from rooflinellm.specs.profile import ProfileSpec
 
@@ -76,3 +78,5 @@ class Options:
     must_fit: bool = False
     power_limit_w: float | None = None
     profile: str | os.PathLike[str] | ProfileSpec | None = None
+
+    __repr__ = one_line

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from rooflinellm._numeric import is_array
+from rooflinellm._shown import one_line
 from rooflinellm.api.arguments import options_of, single_values
 from rooflinellm.api.estimate import estimate
 from rooflinellm.api.lookup import Name
@@ -21,7 +22,7 @@ from rooflinellm.render import Column, Table
 from rooflinellm.results import Estimate, Prediction, data_frame
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
-from rooflinellm.summary import basis_text, count_text, what_text
+from rooflinellm.summary import bases_text, count_text, what_text
 from rooflinellm.units import format_gib, format_seconds, significant
 
 
@@ -51,6 +52,8 @@ class PrefixTurn:
     ttft_s: Prediction
     ttft_without_s: Prediction
     e2e_s: Prediction
+
+    __repr__ = one_line
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -307,7 +310,7 @@ def _table(trace: PrefixTrace) -> Table:
         kept += f", {format_gib(trace.checkpoint_bytes)} of checkpoints"
     notes = [f"resumes {where}; the last token of a prompt is always computed", kept]
     notes += [f"{hidden:,} turns are not shown"] if hidden > 0 else []
-    notes.append(f"basis: {basis_text(trace.ttft_s.basis)}")
+    notes.append(f"basis: {bases_text([trace.estimate])}")
     notes += [f"warning: {text}" for text in trace.estimate.warnings]
     return Table(
         columns, rows, what_text(trace.estimate), notes, f"{100 * trace.hit_rate:.0f} % of prompt tokens cached"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rooflinellm._shown import one_line
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import scalar_count, sequence, single_values
 from rooflinellm.api.compare import PROMPTS
@@ -45,6 +46,8 @@ class ByContext:
 
     decode: tuple[Estimate, ...] = ()
     prefill: tuple[Estimate, ...] = ()
+
+    __repr__ = one_line
 
     def to_records(self) -> list[dict[str, Any]]:
         """A row for each amount of context."""

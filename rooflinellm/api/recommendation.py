@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from rooflinellm import catalog
+from rooflinellm._shown import one_line
 from rooflinellm.api.cost import cost_per_million_tokens
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
@@ -17,7 +18,7 @@ from rooflinellm.specs.engine import EngineSpec
 from rooflinellm.specs.hardware import SystemSpec
 from rooflinellm.specs.parsing import capacity_label
 from rooflinellm.summary import (
-    basis_text,
+    bases_text,
     count_text,
     devices_text,
     gib_text,
@@ -60,6 +61,8 @@ class Wish:
     prompt_tokens: int
     batch: int
 
+    __repr__ = one_line
+
     def text(self) -> str:
         """The wish in words."""
         parts = []
@@ -94,6 +97,8 @@ class Shortfall:
     wanted: float
     got: float | None
     is_bound: bool = False
+
+    __repr__ = one_line
 
     @property
     def factor(self) -> float:
@@ -153,6 +158,8 @@ class Need:
     step_bytes: float
     prompt_flops: float
 
+    __repr__ = one_line
+
     def to_dict(self, wish: Wish) -> dict[str, Any]:
         """The attributes, with the rates that follow from the wish."""
         rate, time = wish.min_tokens_per_s, wish.max_ttft_s
@@ -184,6 +191,8 @@ class Met:
     bits_per_weight: float
     price: float | None
     price_per_hour: float | None
+
+    __repr__ = one_line
 
     @property
     def system(self) -> SystemSpec:
@@ -282,6 +291,8 @@ class NearMiss:
     weights: str
     shortfalls: tuple[Shortfall, ...]
     estimate: Estimate | None
+
+    __repr__ = one_line
 
     @property
     def worst(self) -> float:
@@ -423,7 +434,7 @@ def _met_table(found: Recommendation, most: int | None) -> Table:
         Column("of", group="memory", drop=4),
         Column("tok/s", group="decode, each" if batched else "decode", drop=-1),
         Column("range", "left", group="decode, each" if batched else "decode", drop=2),
-        Column("safe", "left", drop=-1),
+        Column("safe", "left", drop=-1, note="safe: even the slow end of what is expected does"),
         Column("first token", drop=1 if found.wish.max_ttft_s is None else -1),
         Column("J/token", drop=6),
         Column("W", drop=3),
@@ -433,7 +444,6 @@ def _met_table(found: Recommendation, most: int | None) -> Table:
     rows = [_met_row(each, prices=prices, rents=rents) for each in shown]
     by = "price" if prices else "the size of their memory"
     notes = [f"each with the format of most bits that does; ranked by {by}, then by rated power"]
-    notes.append("safe: the slow end of the range does too")
     if len(found.met) > len(shown):
         notes.append(f"{len(shown)} of {len(found.met)} systems; all: -v")
     if any(each.system.host is not None for each in shown):
@@ -443,8 +453,7 @@ def _met_table(found: Recommendation, most: int | None) -> Table:
         )
     notes += _sharing_notes(each.estimate for each in shown)
     notes += _tried_notes(found)
-    bases = dict.fromkeys(each.estimate.decode.time_s.basis for each in shown)
-    notes.append("basis: " + "; ".join(map(basis_text, bases)))
+    notes.append(f"basis: {bases_text(each.estimate for each in shown)}")
     return Table(columns, rows, _title(found), notes, f"{len(found.met)} of {found.systems} systems do")
 
 

@@ -29,7 +29,7 @@ from rooflinellm.render import Column, Table
 from rooflinellm.results import Estimate, data_frame
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
-from rooflinellm.summary import basis_text, count_text, fits_text, rate_text, what_text
+from rooflinellm.summary import bases_text, count_text, fits_text, rate_text, what_text
 from rooflinellm.units import format_seconds, significant
 
 PHASES = ("decode", "prefill")
@@ -245,20 +245,28 @@ def _elasticity_table(found: Sensitivity) -> Table:
     ]
     names = [f"{phase}_{kind}" for phase in PHASES for kind in ("expected", "ideal")]
     rows = [
-        [each.resource, each.amount, *(_percent(getattr(each, name)) for name in names), _percent(each.context)]
+        [each.resource, each.amount, *(percent_text(getattr(each, name)) for name in names), percent_text(each.context)]
         for each in found.elasticities
     ]
     rest = {phase: found.rest(phase) for phase in PHASES}
     if any(value is not None and value > NOTHING for value in rest.values()):
         rows.append(
-            ["nothing: launches and latencies", "", _percent(rest["decode"]), "", _percent(rest["prefill"]), "", ""]
+            [
+                "nothing: launches and latencies",
+                "",
+                percent_text(rest["decode"]),
+                "",
+                percent_text(rest["prefill"]),
+                "",
+                "",
+            ]
         )
     notes = [f"now: decode {rate_text(base.decode.tokens_per_s, bound=True)} tok/s"]
     if base.prefill.tokens_per_s.expected:
         prefill = f"prefill {rate_text(base.prefill.tokens_per_s, bound=True)} tok/s"
         notes = [f"{notes[0]}; {prefill}; first token {format_seconds(base.ttft_s.expected)}"]
     notes.append("context: the longest that fits, up to what the model is made for")
-    notes += [fits_text(base.memory, base.workload["context_limit"]), f"basis: {basis_text(base.decode.time_s.basis)}"]
+    notes += [fits_text(base.memory, base.workload["context_limit"]), f"basis: {bases_text([base])}"]
     return Table(columns, rows, what_text(base), notes, _answer(found))
 
 
@@ -274,8 +282,8 @@ def _answer(found: Sensitivity) -> str:
     return ", ".join(parts)
 
 
-def _percent(elasticity: float | None) -> str:
-    """An elasticity as per cent for 10 %."""
+def percent_text(elasticity: float | None) -> str:
+    """An elasticity as the per cent that 10 % more of a resource bring."""
     if elasticity is None:
         return ""
     return "0" if abs(elasticity) < NOTHING else f"{10 * elasticity:.1f} %".replace("-", "−")

@@ -353,11 +353,12 @@ def _result(
     if workload["max_tpot_s"] is not None:
         good &= each.tpot_s <= workload["max_tpot_s"]
     busy_s = served.decode_s + served.prefill_s
-    rates, device, price = plan.rates, plan.system.device, workload["price_per_hour"]
+    rates, price = plan.rates, workload["price_per_hour"]
     energy = None
-    if device.tdp_w is not None and tokens:
+    rated = plan.system.rated_power_w
+    if rated is not None and tokens:
         drawn = served.decode_s * rates.decode_power_fraction + served.prefill_s * rates.prefill_power_fraction
-        energy = device.tdp_w * plan.system.device_count * drawn / tokens
+        energy = rated * drawn / tokens
     cost = None if price is None or not tokens else price * seconds_all / SECONDS_PER_HOUR / tokens * MEGA
     capacity = server.room.capacity_bytes
     arrived = len(more) / seconds_all
@@ -384,6 +385,7 @@ def _result(
         energy_j_per_token=energy,
         cost_per_million_tokens=cost,
         basis=rates.basis,
+        evidence=plan.evidence,
         requests=each,
         assumptions=assumptions,
         warnings=said,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinellm import catalog
+from rooflinellm._shown import one_line
 from rooflinellm.api.ladder import ladder
 from rooflinellm.api.lists import fastest_16bit
 from rooflinellm.errors import RooflineError
@@ -63,6 +64,8 @@ class Swap:
     estimate: Estimate
     decode_gain: float | None
     prefill_gain: float | None
+
+    __repr__ = one_line
 
     def to_dict(self) -> dict[str, Any]:
         """The change with the main numbers after it."""

@@ -372,7 +372,7 @@ def _result(grid: _Grid, store: Store, said: Sequence[str]) -> Sweep:
         decode=phase("decode"),
         **{name: prediction(name) for name in ("ttft_s", "tpot_s", "itl_s", "e2e_s", "energy_j_per_token")},
         memory=memory,
-        **{name: column(name) for name in ("model", "hardware", "weights", "kv", "engine", "basis")},
+        **{name: column(name) for name in ("model", "hardware", "weights", "kv", "engine", "basis", "evidence")},
         workload=workload,
         overrides={name.partition(".")[2]: column(name) for name in store.names if name.startswith("overrides.")},
         models=grid.models,

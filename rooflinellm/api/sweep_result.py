@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rooflinellm._numeric import is_array
+from rooflinellm._shown import one_line
 from rooflinellm.errors import InvalidRequest, met
 from rooflinellm.render import Table
 from rooflinellm.results import Prediction, data_frame
@@ -30,6 +31,8 @@ class SweepPhase:
     time_s: Prediction
     bound: Any
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True)
 class SweepMemory:
@@ -40,6 +43,8 @@ class SweepMemory:
     total_bytes: Any
     usable_bytes: Any
     fits: Any
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ class Sweep:
         Ids and canonical names at each point.
     basis : ndarray of str
         Where the expectation comes from.
+    evidence : ndarray of int
+        Series of the device itself that it was fitted to, as in `Estimate`. [-]
     workload : mapping of str to ndarray
         The request at each point.
     overrides : mapping of str to ndarray
@@ -89,6 +96,7 @@ class Sweep:
     kv: Any
     engine: Any
     basis: Any
+    evidence: Any
     workload: Mapping[str, Any]
     overrides: Mapping[str, Any]
     models: tuple[ModelSpec, ...]

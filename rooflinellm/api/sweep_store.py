@@ -94,6 +94,7 @@ class Store:
             "hardware": answer.hardware.id,
             **{name: getattr(answer, name) for name in ("weights", "kv", "engine")},
             "basis": answer.decode.time_s.basis,
+            "evidence": answer.evidence,
         }
         for name, value in names.items():
             self._values(name, row, box, value)

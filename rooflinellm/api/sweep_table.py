@@ -10,7 +10,7 @@ from rooflinellm._numeric import is_array
 from rooflinellm.api.sweep_result import Sweep
 from rooflinellm.render import Column, Table
 from rooflinellm.results import Prediction
-from rooflinellm.summary import basis_text, gib_text, system_text, weights_text
+from rooflinellm.summary import bases_by_system, gib_text, system_text, weights_text
 from rooflinellm.units import format_seconds, significant
 
 BAR_CELLS = 24
@@ -21,6 +21,13 @@ _HEADINGS = {
     "kv": "KV", "queue_s": "queue", "tokenize_s": "tokenise",
 }  # fmt: skip
 _WORDS = ("model", "hardware", "weights", "kv", "engine", "draft", "parallel")
+
+
+def sweep_basis_text(sweep: Sweep) -> str:
+    """Where the expectation comes from, as `summary.bases_text` says it."""
+    names = {system.id: system_text(system) for system in sweep.systems}
+    found = zip(*(getattr(sweep, name).ravel().tolist() for name in ("basis", "evidence", "hardware")), strict=True)
+    return bases_by_system((basis, evidence, names[system]) for basis, evidence, system in dict.fromkeys(found))
 
 
 def sweep_table(sweep: Sweep, *, most: int | None, bars: bool = False) -> Table:
@@ -76,7 +83,7 @@ def sweep_table(sweep: Sweep, *, most: int | None, bars: bool = False) -> Table:
         )
     if bars:
         add(Column("decode tok/s", "left", drop=1), points.bars(rate))
-    notes = [f"at {fixed_text(sweep)}", f"basis: {basis_text(str(sweep.decode.tokens_per_s.basis))}"]
+    notes = [f"at {fixed_text(sweep)}", f"basis: {sweep_basis_text(sweep)}"]
     if len(shown) < sweep.size:
         notes.append(f"{len(shown)} of {sweep.size:,} points")
     notes += sweep.notes

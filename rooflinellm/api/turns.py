@@ -12,6 +12,7 @@ from typing import Any
 
 from rooflinellm import _yaml
 from rooflinellm._numeric import is_array
+from rooflinellm._shown import one_line
 from rooflinellm.api.arguments import count
 from rooflinellm.api.estimate import MAX_TOKENS
 from rooflinellm.errors import InvalidRequest, UnreadableFile, met
@@ -41,6 +42,8 @@ class Turn:
     new_tokens: int
     output_tokens: int = 0
     edit_at: int | None = None
+
+    __repr__ = one_line
 
 
 def checked_turns(given: Any) -> list[Turn]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rooflinellm import _yaml
+from rooflinellm._shown import one_line
 from rooflinellm.api.arguments import count, positive, scalar_count
 from rooflinellm.errors import InvalidRequest, UnreadableFile, met
 
@@ -39,6 +40,8 @@ class Trace:
     output_tokens: Any
     cached_tokens: Any = None
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True)
 class Requests:
@@ -60,6 +63,8 @@ class Requests:
     output_tokens: Any
     cached_tokens: Any
     context_tokens: Any
+
+    __repr__ = one_line
 
     @property
     def computed_tokens(self) -> Any:

@@ -68,9 +68,9 @@ class Output:
             text = terminal.text("\n\n".join(table.to_markdown() for table in tables))
         else:
             rule = terminal.text("─")
-            text = "\n\n".join(
-                table.map(terminal.text).to_text(terminal.width, terminal.dress, rule) for table in tables
-            )
+            shown = [table.map(terminal.text) for table in tables]
+            text = "\n\n".join(table.to_text(terminal.width, terminal.dress, rule) for table in shown)
+            text = "\n".join([text, *(terminal.dress("note", line) for line in _left_out(shown, terminal.width))])
         click.echo(text, color=terminal.colour)
 
     def json(self, payload: Mapping[str, Any]) -> None:
@@ -97,6 +97,24 @@ class Output:
             {key: printable(cell) if isinstance(cell, str) else cell for key, cell in row.items()} for row in rows
         )
         click.echo(Terminal.of(sys.stdout).text(buffer.getvalue()), nl=False)
+
+
+MOST_NAMED = 8
+"""Columns that are named where some are left out. [-]"""
+
+
+def _left_out(tables: Sequence[Table], width: int) -> list[str]:
+    """Which columns a terminal is too narrow for, and how to see them; nothing where all are shown."""
+    from rooflinellm.render import wrapped
+
+    names = list(dict.fromkeys(name for table in tables for name in table.left_out(width) if name))
+    if not names:
+        return []
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    needed = max(table.full_width for table in tables)
+    return wrapped(
+        f"columns left out: {', '.join(names[:MOST_NAMED])}{more}; COLUMNS={needed} or -f md shows them", width
+    )
 
 
 def versions() -> dict[str, Any]:

@@ -103,12 +103,13 @@ def answer(
         counted_twice = where(request.prompt_tokens > 0, 0, where(steps > 0, 1, 0))
         e2e = e2e + first.scaled(1 - counted_twice)
 
-    device = plan.system.device
     copies = 1 if replicas == 1 else minimum(batch, replicas)  # a copy without a request does nothing
     energy: Prediction | None = None
-    if device.tdp_w is not None:
-        drawn = device.tdp_w * plan.system.device_count * rates.decode_power_fraction
-        energy = tpot.scaled(drawn / batch, "J")
+    rated, limits = plan.system.rated_power_w, plan.system.power_range_w
+    if rated is not None and limits is not None:
+        energy = tpot.scaled(rated * rates.decode_power_fraction / batch, "J")
+        # Where the maker lets the power be set, the interval is that of the limits too.
+        energy = replace(energy, low=energy.low * (limits[0] / rated), high=energy.high * (limits[1] / rated))
     return Estimate(
         prefill=phase(plan, "prefill", prefill, request.computed_tokens, batch, prefill_s, prefill_s, copies),
         decode=phase(plan, "decode", decode, shown_steps, batch, decode_s, rated_s, copies),
@@ -127,6 +128,8 @@ def answer(
         engine=plan.engine_name,
         workload=workload,
         speculation=speculation_result(plan, request, tpot),
+        evidence=plan.evidence,
+        prefill_chunk=plan.prefill_chunk,
     )
 
 
@@ -134,10 +137,23 @@ def _evidence(plan: Plan) -> str:
     """What a fitted profile has seen of the device."""
     if plan.rates.basis == "nominal":
         return ""
-    seen = plan.rates.evidence
+    seen = plan.evidence
     if seen:
         return f" (fitted on {seen:,} series of this device)"
     return " (this device not seen under current builds; its family's values)"
+
+
+def _energy(plan: Plan) -> str:
+    """What a token's energy is counted from."""
+    rated, limits = plan.system.rated_power_w, plan.system.power_range_w
+    if rated is None or limits is None:
+        return "energy: not known, for want of a rated power"
+    text = f"energy: {plan.rates.decode_power_fraction:.0%} of the rated power in decode, {rated:,.0f} W"
+    if limits[0] < rated or rated < limits[1]:
+        text += f" ({limits[0]:,.0f} to {limits[1]:,.0f} W may be set, which its interval spans)"
+    if plan.parallel.devices == 1 and plan.device_count > 1:
+        text += "; devices that wait for their layers are charged as if they worked, so it is an upper end"
+    return text
 
 
 def _paging(stage: Stage) -> str:
@@ -177,9 +193,9 @@ def _said(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[str, ...
         " no activations, cache writes, sampling, unpacking or launches",
         f"compute path expected: prefill {keys(False, prefill_tokens)}, decode {keys(False, decode_tokens)},"
         f" attention {keys(True, decode_tokens)}",
-        f"expected: {rates.basis} efficiencies{_evidence(plan)}, "
-        f"{rates.memory('linear', None):.0%} of the memory bandwidth sustained",
+        f"expected: {rates.basis} efficiencies of each kind of operator{_evidence(plan)}, and a least time for each",
         f"prefill in chunks of {plan.prefill_chunk:,} tokens in the expectation",
+        _energy(plan),
     ]
     if any(kernel.experts for kernel in plan.kernels):
         said.append(

@@ -421,6 +421,11 @@ class Plan:
         """Efficiencies of what the engine runs on."""
         return self.main.rates
 
+    @property
+    def evidence(self) -> int:
+        """Series that the profile was fitted to, of the kind of device that has the fewest. [-]"""
+        return min(stage.rates.evidence for stage in self.stages if stage.tier == "device")
+
     @cached_property
     def memo(self) -> dict[Any, Any]:
         """What others work out of the plan alone, by what they call it."""

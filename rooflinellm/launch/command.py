@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from rooflinellm._shown import one_line
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.lookup import model as find_model
 from rooflinellm.api.options import Options
@@ -38,6 +39,9 @@ class Launch(NamedTuple):
     keywords: dict[str, Any]
     warnings: tuple[str, ...]
     assumptions: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return one_line(self)
 
 
 class _Reader(NamedTuple):

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any, Literal
 
 from rooflinellm._files import write_whole
+from rooflinellm._shown import one_line
 from rooflinellm.errors import InvalidRequest, UnreadableFile
 from rooflinellm.measurements import accuracy_tables
 from rooflinellm.measurements.population import AT_DEPTH
@@ -73,6 +74,8 @@ class RowResult:
     quality: str = ""
     series: Any = field(default=None, repr=False)
 
+    __repr__ = one_line
+
     @property
     def log_error(self) -> float:
         """Logarithm of the predicted speed over the measured one; more than 0 is too fast. [-]"""
@@ -127,6 +130,8 @@ class Accuracy:
     width: float | None
     above_ideal: float | None
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, slots=True)
 class AboveIdeal:
@@ -140,6 +145,8 @@ class AboveIdeal:
     rows: int
     worst: float
     example: str
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from rooflinellm.api.compare import ComparedSystem, Comparison
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.plotting import style
 from rooflinellm.plotting.roofs import device_names
-from rooflinellm.plotting.series import room_for, set_up_rates, width_of
+from rooflinellm.plotting.series import LOW_ROOM, MOST_ROOM, set_up_rates, text_width, width_of
 from rooflinellm.plotting.sweep_chart import check_size
 from rooflinellm.results import Estimate, Phase
-from rooflinellm.summary import basis_text, interval_text, weights_text
+from rooflinellm.summary import bases_text, interval_text, weights_text
 from rooflinellm.units import format_seconds, significant
 
 APART = 0.19
@@ -27,7 +27,9 @@ LOOKS = {
     "decode": (-APART, style.BLUE, style.SERIES_TEXT[0], "o"),
 }
 MOST = 16
-X_WORDS = "Rate of each request [tokens/s]; bar: low to high, upright: ideal"
+X_WORDS = ("Rate of each request [tokens/s]", "bar: low to high, upright: ideal")
+LABEL_GAP, LEAST_ROOM = 14.0, 0.04
+"""Space before and behind a label, and the least behind the last mark. [point], [-]"""
 TICK_WIDTH = 40.0
 """Room for the number at a tick. [point]"""
 
@@ -94,7 +96,7 @@ def _draw(ax: Axes, comparison: Comparison, shown: _Rows, prompt: int, size: flo
     rates = [phase.tokens_per_s for _, item in shown if item is not None for phase in _phases(item)]
     ends = np.array([(rate.low, rate.ideal) for rate in rates], dtype=float)
     room = _room(ax, shown, size)
-    logarithmic = set_up_rates(ax.xaxis, [ends], X_WORDS, room=room)
+    logarithmic = set_up_rates(ax.xaxis, [ends], _x_words(ax), room=room)
     ax.set_ylim(len(shown) - 0.5, -0.5)
     _ticks_up_to(ax, float(ends.max()), width_of(ax) / (1 + room))
     names = device_names([row.system for row, _ in shown])
@@ -155,9 +157,26 @@ def _label(item: Estimate, phase: Phase) -> str:
 
 
 def _room(ax: Axes, shown: _Rows, size: float) -> float:
-    """Length of the axis behind the last mark that labels take, in lengths of what lies before."""
-    letters = max(len(_label(item, phase)) for _, item in shown if item is not None for phase in _phases(item))
-    return 1.06 * room_for(ax, letters, size)
+    """Length of the axis behind the last mark that labels take, in lengths of what lies before.
+
+    Each label begins behind its own mark: the longest ones are of prefill, whose marks are the last ones.
+    """
+    marks = [
+        (phase.tokens_per_s, _label(item, phase)) for _, item in shown if item is not None for phase in _phases(item)
+    ]
+    low, high = min(rate.low for rate, _ in marks), max(rate.ideal for rate, _ in marks)
+    whole, room = width_of(ax), LEAST_ROOM
+    for rate, label in marks:
+        place = math.log(rate.ideal / low) / math.log(high / low) if high > low else 1.0
+        share = min((text_width(label, size) + LABEL_GAP) / whole, MOST_ROOM)
+        room = max(room, (place + LOW_ROOM) / (1 - share) - 1 - LOW_ROOM)
+    return room
+
+
+def _x_words(ax: Axes) -> str:
+    """The name of the axis, on two lines where one is too short."""
+    one = "; ".join(X_WORDS)
+    return one if text_width(one, style.AXIS_SIZE) < width_of(ax) else ";\n".join(X_WORDS)
 
 
 def _ticks_up_to(ax: Axes, most: float, width: float) -> None:
@@ -196,5 +215,4 @@ def _description(comparison: Comparison, shown: _Rows, prompt: int) -> str:
             f"{row.name}: {', '.join(rates)}, first token after {format_seconds(item.ttft_s.expected)}{lacking}."
         )
     sentences += [f"{text[0].upper()}{text[1:]}." for text in comparison.differences]
-    bases = dict.fromkeys(item.decode.time_s.basis for item in comparison.estimates)
-    return " ".join([*sentences, f"Basis: {'; '.join(map(basis_text, bases))}."])
+    return " ".join([*sentences, f"Basis: {bases_text(comparison.estimates)}."])

@@ -73,6 +73,7 @@ class HaloText(Text):
     The outline is drawn apart: a path effect on the text proper would turn its letters into outlines in an SVG.
     """
 
+    halo = True
     _outline = False
 
     def get_path_effects(self) -> list[AbstractPathEffect]:
@@ -83,17 +84,19 @@ class HaloText(Text):
         return f"{gid}-halo" if self._outline and gid else gid
 
     def draw(self, renderer: RendererBase) -> None:
-        self._outline = True
+        self._outline = self.halo
         try:
-            super().draw(renderer)
+            if self.halo:
+                super().draw(renderer)
         finally:
             self._outline = False
         super().draw(renderer)
 
 
-def halo_text(size: float, gid: str, *, color: str = INK) -> HaloText:
-    """Return a text for a label, still without words and place."""
+def halo_text(size: float, gid: str, *, color: str = INK, halo: bool = True) -> HaloText:
+    """Return a text for a label, still without words and place; small print over a band is clearer without a halo."""
     text = HaloText(0.0, 0.0, "", fontsize=size, color=color, parse_math=False)
+    text.halo = halo
     text.set_gid(gid)
     return text
 

@@ -13,13 +13,12 @@ from matplotlib.lines import Line2D
 from rooflinellm.api.arguments import positive
 from rooflinellm.api.frontier import frontier
 from rooflinellm.api.sweep_result import Sweep
-from rooflinellm.api.sweep_table import fixed_text, sweep_title
+from rooflinellm.api.sweep_table import fixed_text, sweep_basis_text, sweep_title
 from rooflinellm.plotting import style
 from rooflinellm.plotting.geometry import Array, Flags
 from rooflinellm.plotting.labels import CLEAR, LabelLayer, PointLabel, halo_text
 from rooflinellm.plotting.series import Series, series_over, set_up_rates
 from rooflinellm.plotting.sweep_chart import IDEAL, add_note, check_size
-from rooflinellm.summary import basis_text
 from rooflinellm.units import significant
 
 
@@ -223,7 +222,7 @@ def _description(sweep: Sweep, trails: list[_Trail]) -> str:
         else:
             rest = f"; beaten by another: batch {_listed(beaten)}" if len(beaten) else ""
         sentences.append(f"{trail.series.name or 'Expected'}: {', '.join(ends)}{rest}{out}.")
-    sentences.append(f"Basis: {basis_text(str(sweep.decode.time_s.basis))}.")
+    sentences.append(f"Basis: {sweep_basis_text(sweep)}.")
     return " ".join(sentences)
 
 

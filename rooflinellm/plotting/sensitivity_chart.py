@@ -10,12 +10,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from rooflinellm.api.elasticity import Elasticity
-from rooflinellm.api.sensitivity import NOTHING, PHASES, Sensitivity
+from rooflinellm.api.sensitivity import NOTHING, PHASES, Sensitivity, percent_text
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.plotting import style
-from rooflinellm.plotting.series import LETTER, width_of
+from rooflinellm.plotting.series import text_width, width_of
 from rooflinellm.plotting.sweep_chart import check_size
-from rooflinellm.summary import basis_text, rate_text, what_text
+from rooflinellm.summary import bases_text, rate_text, what_text
 
 APART, THICK = 0.2, 0.34
 """Distance of the bars of decode and prefill from the middle of their row, and their height. [row]"""
@@ -23,9 +23,9 @@ LOOKS = {
     "decode": (-APART, style.BLUE, style.SERIES_TEXT[0], ""),
     "prefill": (APART, style.VERMILLION, style.SERIES_TEXT[1], "////"),
 }
-GAP, INNER, MOST_ROOM = 10.0, 0.8, 0.35
+GAP, INNER, MOST_ROOM = 12.0, 0.8, 0.42
 """Space around a label, the part of the width that names of rows leave, and most of it for labels. [point], [-], [-]"""
-X_WORDS = "Change of the rate for 1 % more of it [%]"
+X_WORDS = "Change of the rate for 10 % more of it [%]"
 
 
 def sensitivity(sensitivity: Sensitivity, *, ax: Axes | None = None, label_size: float = style.LABEL_SIZE) -> Axes:
@@ -90,6 +90,7 @@ def _draw(ax: Axes, of: Sensitivity, rows: list[Elasticity], size: float) -> Non
     style.frame(ax)
     ax.grid(False, axis="y")
     ax.xaxis.set_major_locator(MaxNLocator(6))
+    ax.xaxis.set_major_formatter(lambda value, _place: f"{10 * value:g}".replace("-", "−"))
     ax.tick_params(axis="y", length=0)
     ax.legend(handles=_key([phase for phase in PHASES if phase in seen]), fontsize=size, frameon=False, loc="best")
 
@@ -100,8 +101,8 @@ def _limits(ax: Axes, rows: list[Elasticity], size: float) -> tuple[float, float
     ends = [0.0, *(value for pair in pairs for value in pair)]
     shares = []
     for side in (-1, 1):
-        letters = max((len(_label(*pair)) for pair in pairs if _side(*pair) == side), default=0)
-        shares.append(min((LETTER * letters * size + GAP) / (INNER * width_of(ax)), MOST_ROOM) if letters else 0.03)
+        longest = max((text_width(_label(*pair), size) for pair in pairs if _side(*pair) == side), default=0.0)
+        shares.append(min((longest + GAP) / (INNER * width_of(ax)), MOST_ROOM) if longest else 0.03)
     span = (max(ends) - min(ends) or 1.0) / (1 - sum(shares))
     return min(ends) - shares[0] * span, max(ends) + shares[1] * span
 
@@ -112,8 +113,10 @@ def _side(expected: float, ideal: float) -> int:
 
 
 def _label(expected: float, ideal: float) -> str:
+    """Both figures; the axis says that they are per cent."""
     same = abs(expected - ideal) < 2 * NOTHING
-    return _text(expected) if same else f"{_text(expected)}, ideal {_text(ideal)}"
+    text = percent_text(expected) if same else f"{percent_text(expected)}, ideal {percent_text(ideal)}"
+    return text.replace(" %", "")
 
 
 def _draw_bar(ax: Axes, place: int, phase: str, expected: float, ideal: float, size: float) -> None:
@@ -161,15 +164,13 @@ def _row_name(each: Elasticity) -> str:
     return f"{each.resource}\n{each.amount}" if each.amount else each.resource
 
 
-def _text(value: float) -> str:
-    return "0" if abs(value) < NOTHING else f"{value:.2f}".replace("-", "−")
-
-
 def _description(of: Sensitivity, rows: list[Elasticity]) -> str:
     base = of.estimate
-    sentences = [f"Per cent that rates change with 1 % more of a resource, {_title(of)}."]
+    sentences = [f"Changes of the rates with 10 % more of a resource, {_title(of)}."]
     for each in rows:
-        parts = [f"{phase} {_text(expected)} (ideal {_text(ideal)})" for phase, expected, ideal in _known(each)]
+        parts = [
+            f"{phase} {percent_text(expected)} (ideal {percent_text(ideal)})" for phase, expected, ideal in _known(each)
+        ]
         sentences.append(f"{each.resource[0].upper()}{each.resource[1:]}, {each.amount}: {', '.join(parts)}.")
     sentences.append(f"Decode now {rate_text(base.decode.tokens_per_s, bound=True)} tokens/s.")
-    return " ".join([*sentences, f"Basis: {basis_text(base.decode.time_s.basis)}."])
+    return " ".join([*sentences, f"Basis: {bases_text([base])}."])

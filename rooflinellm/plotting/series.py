@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, MultipleLocator, NullFormatter, NullLocator
 
 from rooflinellm.api.sweep_result import Sweep
@@ -24,6 +26,8 @@ from rooflinellm.summary import tokens_text
 WIDE_SPAN = 20.0
 """Ratio of the largest to the smallest value from which on an axis is logarithmic. [-]"""
 MOST_TICKS = 7
+LOW_ROOM = 0.06
+"""Room below the lowest rate of a logarithmic axis, in lengths of what is drawn. [-]"""
 LETTER = 0.56
 """Width of a letter, about. [size of the letters]"""
 MOST_ROOM = 0.65
@@ -176,6 +180,13 @@ def room_for(ax: Axes, letters: int, size: float) -> float:
     return share / (1 - share)
 
 
+def text_width(text: str, size: float) -> float:
+    """Length of the longest line of a text in the font of the charts. [point]"""
+    font = FontProperties(size=size)
+    lines = [line for line in text.split("\n") if line.strip()]
+    return max((float(TextPath((0, 0), line, prop=font).get_extents().width) for line in lines), default=0.0)
+
+
 def set_up_x(ax: Axes, x: str, values: Array, *, room: float) -> None:
     """Scale, limits, ticks and name of the axis to the right; `room` for names behind the last point."""
     low, high = float(values.min()), float(values.max())
@@ -212,7 +223,7 @@ def set_up_rates(axis: Axis, values: Sequence[Array], name: str, *, room: float 
     if logarithmic:
         getattr(ax, f"set_{side}scale")("log")
         low, high = float(drawn[drawn > 0].min()), float(drawn.max())
-        limit(low / (high / low) ** 0.06, high * (high / low) ** room)
+        limit(low / (high / low) ** LOW_ROOM, high * (high / low) ** room)
         few = high / low < 300
         axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5) if few else (1,), numticks=12))
         axis.set_minor_formatter(NullFormatter())
@@ -220,7 +231,7 @@ def set_up_rates(axis: Axis, values: Sequence[Array], name: str, *, room: float 
         limit(0, float(drawn.max()) * (1 + room))
         axis.set_major_locator(MaxNLocator(6))
     axis.set_major_formatter(FuncFormatter(_plain))
-    axis.set_label_text(name, fontsize=9.5, color=style.INK)
+    axis.set_label_text(name, fontsize=style.AXIS_SIZE, color=style.INK)
     return logarithmic
 
 

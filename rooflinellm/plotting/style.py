@@ -52,6 +52,8 @@ DECODE_MARKERS = ("o", "s", "D", "h")
 PREFILL_MARKERS = ("^", "v", "<", ">")
 
 MINIMUM_TEXT_SIZE = 8.0
+AXIS_SIZE = 9.5
+"""Size of the names of axes. [point]"""
 LABEL_SIZE = 8.5
 RESOLUTION_DPI = 150
 

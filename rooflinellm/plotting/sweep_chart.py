@@ -11,7 +11,7 @@ from matplotlib.cbook import normalize_kwargs
 from matplotlib.lines import Line2D
 
 from rooflinellm.api.sweep_result import Sweep
-from rooflinellm.api.sweep_table import fixed_text, sweep_title
+from rooflinellm.api.sweep_table import fixed_text, sweep_basis_text, sweep_title
 from rooflinellm.errors import InvalidRequest, met
 from rooflinellm.plotting import style
 from rooflinellm.plotting.labels import CLEAR, LabelLayer, Note, PointLabel, halo_text, paragraph
@@ -25,7 +25,6 @@ from rooflinellm.plotting.series import (
     set_up_x,
     x_values,
 )
-from rooflinellm.summary import basis_text
 from rooflinellm.units import significant
 
 Y_WORDS = {
@@ -235,7 +234,7 @@ def counted(number: int) -> str:
 
 def add_note(layer: LabelLayer, ax: Axes, parts: list[str], size: float) -> None:
     """Small print in a corner, where there is room."""
-    label = halo_text(max(size - 0.5, style.MINIMUM_TEXT_SIZE), "label-notes", color=style.QUIET)
+    label = halo_text(max(size - 0.5, style.MINIMUM_TEXT_SIZE), "label-notes", color=style.QUIET, halo=False)
     layer.add(ax, Note(label, paragraph("; ".join(parts)), rank=3.0, required=False))
 
 
@@ -256,5 +255,5 @@ def _description(sweep: Sweep, lines: list[Series], x: str, y: str) -> str:
         beyond = [values[at] for at in np.flatnonzero(~series.fits)]
         lacking = f"; {counted(len(beyond))} not fit the memory, the first at {beyond[0]:,.6g}" if beyond else ""
         sentences.append(f"{series.name or 'Expected'}: {', '.join(ends)}{lacking}.")
-    sentences.append(f"Basis: {basis_text(str(sweep.decode.time_s.basis))}.")
+    sentences.append(f"Basis: {sweep_basis_text(sweep)}.")
     return " ".join(sentences)

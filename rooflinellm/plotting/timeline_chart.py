@@ -14,7 +14,7 @@ from rooflinellm.errors import InvalidRequest
 from rooflinellm.plotting import style
 from rooflinellm.plotting.sweep_chart import check_size
 from rooflinellm.results import Estimate
-from rooflinellm.summary import basis_text, system_text, weights_text, what_text
+from rooflinellm.summary import bases_text, basis_text, system_text, weights_text, what_text
 from rooflinellm.units import MILLI, format_seconds
 
 FIRST, MOST = 40, 400
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     hatch: str
 
 
-WAITING = Part("waiting", style.FAINT, 0.22, "")
+WAITING = Part("waiting", style.FAINT, 0.5, "")
 PREFILL = Part("prefill", style.VERMILLION, 0.78, "////")
 DECODE = Part("decode", style.BLUE, 0.5, "")
 PARTS = (WAITING, PREFILL, DECODE)
@@ -87,10 +87,14 @@ def timeline(
     if isinstance(of, Estimate):
         if requests is not None:
             raise InvalidRequest("an estimate is one request", where="requests")
-        rows, title, basis = _rows_of_estimate(of), what_text(of), of.decode.time_s.basis
+        rows, title, basis = _rows_of_estimate(of), what_text(of), bases_text([of])
         said = f"prompt {of.workload['prompt_tokens']:,}, answer {of.workload['output_tokens']:,} tokens"
     elif isinstance(of, LoadResult):
-        rows, title, basis = _rows_of_load(of, FIRST if requests is None else requests), _load_title(of), of.basis
+        rows, title, basis = (
+            _rows_of_load(of, FIRST if requests is None else requests),
+            _load_title(of),
+            basis_text(of.basis, of.evidence),
+        )
         said = load_text(of)
     else:
         raise InvalidRequest(f"{type(of).__name__} is no result of estimate or simulate_load", where="of")
@@ -144,7 +148,8 @@ def _draw(ax: Axes, rows: Sequence[Row], title: str, size: float) -> None:
             places, times[:, end] - times[:, begin], 1.0 if thin else part.height, times[:, begin], color=part.color,
             edgecolor=style.PAPER, hatch="" if thin else part.hatch, linewidth=0.0, label=part.name, zorder=2.0,
         )  # fmt: skip
-        handles.append(bars)
+        if np.any(times[:, end] > times[:, begin]):
+            handles.append(bars)
         for number, bar in enumerate(bars):
             bar.set_gid(f"{part.name}-{number}")
     if not thin:
@@ -201,4 +206,4 @@ def _description(of: Estimate | LoadResult, rows: Sequence[Row], title: str, sai
             f"First token of all {len(of.requests.arrival_s):,}: median {format_seconds(spread.p50)}, "
             f"99 % within {format_seconds(spread.p99)}."
         )
-    return " ".join([*sentences, f"Basis: {basis_text(basis)}."])
+    return " ".join([*sentences, f"Basis: {basis}."])

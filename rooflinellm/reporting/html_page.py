@@ -61,7 +61,7 @@ tbody th{font-weight:500;white-space:normal;min-width:8rem;max-width:14rem}
 td.wide{white-space:normal;min-width:16rem}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,26rem),1fr));gap:1rem;margin:1rem 0}
 .card{background:var(--sheet);border-radius:.5rem;padding:.8rem 1rem;min-width:0}
-.card caption{white-space:normal}.card caption .quiet{display:block}
+.card caption{white-space:normal;overflow-wrap:anywhere}.card caption .quiet{display:block}
 .card th,.card td{padding:.2rem .55rem}
 .card th:first-child{padding-left:0}
 figure{margin:1rem 0}
@@ -73,10 +73,10 @@ svg .halo text{paint-order:stroke;stroke:#fff;stroke-width:2.6px}
 pre{background:var(--sheet);border-radius:.4rem;padding:.7rem .9rem;margin:.6rem 0;overflow-x:auto;font-size:.85rem}
 code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wrap:normal}
 @media (max-width:40rem){h1{font-size:1.4rem}svg.wide{display:none}svg.narrow{display:block}dl{display:block}
-dd{margin:0 0 .5rem}.card{padding:.7rem}
+dd{margin:0 0 .5rem}main,footer{padding:.7rem}.card{padding:.6rem}
 .scroll tbody th{white-space:normal;overflow-wrap:anywhere;min-width:6.2rem;max-width:8rem}
-.card table{font-size:.8rem}.card th,.card td{padding:.2rem .3rem}
-.card .scroll tbody th{white-space:nowrap;max-width:none}}
+.card table{font-size:.76rem;width:100%}.card th,.card td{padding:.2rem .12rem}
+.card .scroll tbody th{overflow-wrap:normal;max-width:none;min-width:0}}
 @media print{:root{--ink:#000;--quiet:#444;--line:#bbb;--paper:#fff;--sheet:#fff;--link:#000}
 @page{margin:15mm}
 body{font-size:10pt}main,footer{max-width:none;padding:0}nav{display:none}
@@ -189,7 +189,7 @@ def _table(table: Table) -> str:
         body.append(f"<tr>{''.join(cells)}</tr>")
     answer = f' <span class="quiet">{_text(table.answer)}</span>' if table.answer else ""
     caption = f"<caption>{_text(table.title)}{answer}</caption>"
-    notes = "".join(f"<p>{_text(note)}</p>" for note in table.notes)
+    notes = "".join(f"<p>{_text(note)}</p>" for note in table.notes_of())
     notes = f'<div class="notes">{notes}</div>' if notes else ""
     label = html.escape(printable(f"Table: {table.title}"))
     return (

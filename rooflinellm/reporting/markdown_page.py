@@ -75,7 +75,7 @@ def _sources(block: Sources) -> str:
 def _table(table: Table) -> str:
     """The title on a line of its own, as it is no cell."""
     notes = replace(table.map(_text), notes=()).to_markdown()
-    return "\n\n".join([notes, _list([_text(note) for note in table.notes])]) if table.notes else notes
+    return "\n\n".join([notes, _list([_text(note) for note in table.notes_of()])]) if table.notes_of() else notes
 
 
 def _commands(block: Commands) -> str:

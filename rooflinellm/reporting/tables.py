@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from rooflinellm.api.compare import ComparedSystem, Comparison
 from rooflinellm.render import Column, Table
 from rooflinellm.results import Estimate, Phase, Prediction
-from rooflinellm.summary import basis_text, count_text, fits_text, gib_text, interval_text, limit_shares, what_text
+from rooflinellm.summary import bases_text, count_text, fits_text, gib_text, interval_text, limit_shares, what_text
 from rooflinellm.units import GIGA, format_seconds, significant
 
 SEEN = "expected: "
@@ -197,4 +197,4 @@ def evidence(row: ComparedSystem) -> str:
     """What the expectation of a system rests on: the basis, and what was measured of it."""
     item = row.estimates[0]
     said = [text.removeprefix(SEEN) for text in item.assumptions if text.startswith(SEEN)]
-    return "; ".join([basis_text(item.decode.time_s.basis), *said])
+    return "; ".join([bases_text([item]), *said])

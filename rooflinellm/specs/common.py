@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rooflinellm import _yaml
+from rooflinellm._shown import one_line
 from rooflinellm.errors import InvalidSpec, met
 
 Evidence = Literal["datasheet", "whitepaper", "measured", "third_party", "derived", "estimate"]
@@ -41,6 +42,16 @@ class Spec(BaseModel):
     """Base of all declarative models: frozen, and no field that the schema does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    __repr__ = one_line
+    __str__ = one_line
+
+    def __dir__(self) -> list[str]:
+        """What a specification has itself; what the library behind it adds would bury that in a completion."""
+        return [name for name in super().__dir__() if name.startswith("__") or name not in _OF_THE_BASE]
+
+
+_OF_THE_BASE = frozenset(dir(BaseModel))
 
 
 class Source(Spec):

@@ -106,13 +106,16 @@ class FormatSpec(Entry):
     """A weight format: ordered rules, of which the first that matches a tensor decides.
 
     Tensor classes are those of GGUF (``attn_q``, ``ffn_down_exps``, ``token_embd``, ``output`` …); ``*`` matches any,
-    and the last rule must. One-dimensional tensors (norms, biases) take `vectors`.
+    and the last rule must. One-dimensional tensors (norms, biases) take `vectors`. `only_for` names the families
+    of models that were trained in the format, where files of others in it are hardly published: it is proposed for no
+    others.
     """
 
     id: Annotated[str, Field(pattern=r"^[a-z]+:[a-z0-9]+(?:[-._][a-z0-9]+)*$")]
     family: Literal["gguf", "hf", "mlx", "exl"]
     rules: Annotated[tuple[Rule, ...], Field(min_length=1)]
     vectors: str
+    only_for: tuple[str, ...] | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> FormatSpec:

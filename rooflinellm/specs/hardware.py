@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from rooflinellm import units
+from rooflinellm._shown import in_unit, line
 from rooflinellm.errors import InvalidRequest, MissingSpec
 from rooflinellm.specs.common import Count, Entry, Evidence, Name, Positive, Quantity, Source, Spec
 
@@ -187,6 +189,22 @@ class HardwareSpec(Entry):
                 raise ValueError(f"peak '{peak.key}' is listed twice")
             seen.add(peak.key)
         return self
+
+    def __repr__(self) -> str:
+        return line("HardwareSpec", [repr(self.id), *self._figures()])
+
+    __str__ = __repr__
+
+    def _figures(self) -> Iterator[str]:
+        """Memory, bandwidth, the highest 16-bit peak (else the first one) and the rated power, with their units."""
+        if self.memory_bytes is not None:
+            yield in_unit(self.memory_bytes, "bytes")
+        yield in_unit(self.memory_bandwidth_bytes_per_s, "bytes_per_s")
+        shown = [peak for peak in self.peak_list if peak.precision in ("fp16", "bf16")] or self.peak_list[:1]
+        best = max(shown, key=lambda peak: peak.flop_per_s)
+        yield f"{in_unit(best.flop_per_s, 'flop_per_s')} in {best.key}"
+        if self.tdp_w is not None:
+            yield in_unit(self.tdp_w, "w")
 
     @cached_property
     def peaks(self) -> dict[str, float]:
@@ -463,6 +481,20 @@ class SystemSpec(Spec):
     disk: Disk | None = None
     network: Network | None = None
 
+    def __repr__(self) -> str:
+        sizes = [group.device.memory_bytes for group in self.groups]
+        rates = [group.count * group.device.memory_bandwidth_bytes_per_s for group in self.groups]
+        parts = [repr(self.name), f"{self.device_count} device{'s' if self.device_count > 1 else ''}"]
+        if None not in sizes:
+            total = sum(group.count * (group.device.memory_bytes or 0) for group in self.groups)
+            parts.append(in_unit(total, "bytes"))
+        parts.append(in_unit(sum(rates), "bytes_per_s"))
+        if self.rated_power_w is not None:
+            parts.append(in_unit(self.rated_power_w, "w"))
+        return line("SystemSpec", parts)
+
+    __str__ = __repr__
+
     @property
     def id(self) -> str:
         """The system string in canonical form."""
@@ -488,3 +520,13 @@ class SystemSpec(Spec):
                 return None
             total += group.count * group.device.tdp_w
         return total
+
+    @property
+    def power_range_w(self) -> tuple[float, float] | None:
+        """Sums of what the devices may be set to draw at least and at most; None as in `rated_power_w`. [W]"""
+        if (rated := self.rated_power_w) is None:
+            return None
+        ends = [(group, group.device.power_range_w) for group in self.groups if group.device.power_range_w is not None]
+        lower = sum(group.count * ((group.device.tdp_w or 0.0) - limits[0]) for group, limits in ends if limits)
+        higher = sum(group.count * (limits[1] - (group.device.tdp_w or 0.0)) for group, limits in ends if limits)
+        return rated - lower, rated + higher

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from rooflinellm import _resources, _yaml
+from rooflinellm._shown import one_line
 from rooflinellm.errors import AmbiguousName, InvalidRequest, InvalidSpec, UnknownName, UnreadableFile
 from rooflinellm.specs.common import Entry, Spec, load, validate
 from rooflinellm.specs.parsing import shown
@@ -50,6 +51,9 @@ class Listed(NamedTuple):
     name: str
     aliases: tuple[str, ...]
     products: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return one_line(self)
 
 
 class _Head(NamedTuple):

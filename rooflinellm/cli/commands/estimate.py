@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rooflinellm.render import Table
     from rooflinellm.results import Estimate
 
+SHOWN = ("placement: ", "weights: ", "engine: ")
+"""How the assumptions begin that the screen says without being asked."""
 TESTED = ("prompt_tokens", "output_tokens", "context_tokens", "batch")
 """What differs between the tests of a benchmark's command."""
 
@@ -187,9 +189,8 @@ def _tables(
 ) -> list[Table]:
     from rooflinellm.launch.show import check_commands
     from rooflinellm.render import Table
-    from rooflinellm.summary import LIMIT_NOTE, basis_text, estimate_table, operator_table, request_notes
+    from rooflinellm.summary import bases_text, estimate_table, operator_table, request_notes
 
-    first = estimates[0]
     tables = [replace(estimate_table(estimates), notes=()), *places]
     if growth.decode:
         tables.append(growth.table())
@@ -200,9 +201,8 @@ def _tables(
             tables += [replace(table, title=prompt + table.title) for table in details]
         said = dict.fromkeys(text for item in estimates for text in item.assumptions)
         tables.append(Table((), (), "assumptions", [f"- {text}" for text in said]))
-    chosen = dict.fromkeys(text for item in estimates for text in item.assumptions if text.startswith("placement: "))
-    basis = f"basis: {basis_text(first.decode.time_s.basis)}"
-    notes = [*request_notes(estimates), basis, LIMIT_NOTE, *_distinct(chosen)]
+    chosen = dict.fromkeys(text for item in estimates for text in item.assumptions if text.startswith(SHOWN))
+    notes = [*request_notes(estimates), f"basis: {bases_text(estimates)}", *_distinct(chosen)]
     if replaced := keywords.get("overrides"):
         notes.append("what if: " + ", ".join(f"{path} = {value}" for path, value in replaced.items()))
     if places and not {"gpu_layers", "cpu_moe_layers"} & keywords.keys():
