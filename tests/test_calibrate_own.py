@@ -78,7 +78,7 @@ def test_it_gets_better_on_series_that_it_has_not_seen(found: Calibration) -> No
     for score, before in ((prefill, 1 - 1 / 1.5), (decode, 1 - 1 / 1.1)):
         assert score.first is not None and score.second is not None
         assert score.first.mdape == pytest.approx(before, rel=0.02)
-        assert score.second.mdape < score.first.mdape / 2
+        assert score.second.mdape < score.first.mdape * 0.7
         assert (score.first.series, score.second.series) == (3, 3)
     assert total.first is not None and total.first.series == 6
     text = "\n".join(table.to_text() for table in found.tables())

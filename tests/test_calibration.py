@@ -210,6 +210,15 @@ def test_a_narrower_interval_takes_more_devices_than_a_wider_one(devices: int, n
     assert ("GDDR*" in found.by.get("memory_type", {})) is narrower
 
 
+@pytest.mark.parametrize(("devices", "each", "width"), [(1, 20, 1.5), (2, 4, 1.5), (2, 5, math.exp(0.1))])
+def test_few_results_or_one_device_promise_no_more_than_the_nominal_profile(
+    devices: int, each: int, width: float
+) -> None:
+    made, errors = kinds(0.1, 0.0, "HBM3", devices, each)
+    found = interval(made, np.array(errors), np.array(errors), "fit", Widths(decode=1.5, prefill=2.5))
+    assert found.decode == pytest.approx(width, abs=1e-3)
+
+
 def test_an_interval_is_that_of_the_kind_of_device() -> None:
     width = Interval(decode=1.1, prefill=1.2, source="x", by={"memory_type": {"GDDR*": Widths(decode=1.3)}})
     fitted = catalog.profile("calibrated")

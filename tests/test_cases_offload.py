@@ -100,8 +100,7 @@ def test_a_large_mixture_is_faster_than_a_smaller_dense_model() -> None:
         ("gemma-3-12b", 44, 26.1),
         ("qwen3-14b", 32, 16.9),
         ("phi-4", 32, 16.7),
-        # Three tenths of a token a second below its interval: the host of the report is not named.
-        pytest.param("gemma-2-9b", 36, 23.7, marks=pytest.mark.xfail(strict=True)),
+        ("gemma-2-9b", 36, 23.7),
         ("qwen2.5-14b", 42, 20.8),
         ("llama-3.1-8b", None, 71.9),
         ("qwen3-8b", None, 69.3),

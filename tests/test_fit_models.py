@@ -104,7 +104,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return code, captured.out, captured.err
 
 
-def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
     code, out, err = run(capsys, "--all", "qwen3-30b", LAPTOP, "--context", "16k")
     assert (code, err) == (0, "")
     assert "a part on the host" in out and "qwen3-30b-a3b" in out and "experts" in out

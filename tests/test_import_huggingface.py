@@ -661,7 +661,7 @@ def test_names_that_are_no_repository(hub: _Hub, name: str) -> None:
 
 def test_the_hub_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(InvalidRequest, match=r"rooflinellm\[hub\]"):
+    with pytest.raises(InvalidRequest, match=r"pip install huggingface_hub"):
         rl.model("hf://example/tiny")
 
 

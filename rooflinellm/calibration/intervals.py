@@ -22,6 +22,8 @@ ENOUGH, TOO_MUCH = 0.75, 0.9
 """Share of a kind's held-out errors between which it keeps its group's interval. [-]"""
 LEAST_SAMPLES = 20
 """Samples below which a kind keeps its group's interval. [-]"""
+FEW_SAMPLES = 10
+"""Samples below which a phase's interval is no narrower than the nominal one. [-]"""
 LEAST_DEVICES = 5
 """Devices below which a kind may have a wider interval than its group, but no narrower one. [-]"""
 PHASES = ("decode", "prefill")
@@ -87,8 +89,9 @@ def interval(samples: Sequence[Sample], seen: Any, unseen: Any, source: str, oth
         places = [place for place, sample in enumerate(samples) if sample.phase == phase and not is_batched(sample)]
         part = [samples[place] for place in places]
         for errors, suffix in ((seen[places], ""), (unseen[places], "_unseen")):
+            nominal = getattr(otherwise, phase + suffix) or getattr(otherwise, phase)
             width = half_width(errors, device_weights(part))
-            own[phase + suffix] = width or getattr(otherwise, phase + suffix) or getattr(otherwise, phase)
+            own[phase + suffix] = nominal if width is None else _or_nominal(width, part, errors, nominal)
             for kind, other in ({} if width is None else _kinds(part, errors, width)).items():
                 by.setdefault(kind, {})[phase + suffix] = other
     batched = [place for place, sample in enumerate(samples) if is_batched(sample)]
@@ -97,6 +100,12 @@ def interval(samples: Sequence[Sample], seen: Any, unseen: Any, source: str, oth
         own["decode_batched"] = half_width(seen[batched], weights)
     tables = {kind: Widths(**by[kind]) for kind in sorted(by)}
     return Interval.model_validate({**own, "by": {KIND_LEVEL: tables} if tables else {}, "source": source})
+
+
+def _or_nominal(width: float, samples: Sequence[Sample], errors: Any, nominal: float) -> float:
+    """The width of held-out errors; the nominal one if it is wider and few results, or those of one device, told it."""
+    held = [sample.device for sample, error in zip(samples, errors, strict=True) if not np.isnan(error)]
+    return width if len(held) >= FEW_SAMPLES and len(set(held)) > 1 else max(width, nominal)
 
 
 def _kinds(samples: Sequence[Sample], errors: Any, width: float) -> dict[str, float]:

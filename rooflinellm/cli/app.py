@@ -20,7 +20,7 @@ from rooflinellm import __version__
 from rooflinellm.cli import INTERRUPTED, commands
 from rooflinellm.cli.inputs import EXIT_CODES, Group, as_typed
 from rooflinellm.cli.terminal import say
-from rooflinellm.errors import RooflineError, RooflineWarning
+from rooflinellm.errors import RooflineError, RooflineWarning, UnreadableFile
 
 PROGRAM = "rooflinellm"
 USAGE, FILE, BUG, BROKEN_PIPE = 2, 3, 70, 141
@@ -137,7 +137,7 @@ def _invoke(arguments: list[str]) -> int:
         say("error", _as_spelt(_usage(error), arguments))
         return USAGE
     except RooflineError as error:
-        text = as_typed(str(error))
+        text = str(error) if isinstance(error, UnreadableFile) else as_typed(str(error))  # a file has its own names
         say("error", _as_spelt(text, arguments))
         return USAGE if text.startswith("--set ") else error.exit_code  # a value that was typed is in no file
     except (KeyboardInterrupt, OSError):
