@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rooflinellm import catalog
 from rooflinellm.api import lookup
 from rooflinellm.errors import InvalidRequest, RooflineError
 from rooflinellm.launch.settings import Settings
 from rooflinellm.launch.shell import WHERE
-from rooflinellm.measurements.names import default_names, quant_in
 from rooflinellm.operators.model import ModelSpec
+
+if TYPE_CHECKING:
+    from rooflinellm.measurements.names import Names
 
 _MADE = re.compile(
     r"[-_.](?:unsloth[-_.]|quantized[-_.])?(?P<quantization>bnb[-_]4bit|w\d+a\d+|fp8[-_]dynamic)$", re.IGNORECASE
@@ -57,10 +59,22 @@ def named_model(settings: Settings, key: str, given: ModelSpec | None = None) ->
     quantization = quantization_of(parts[-1], settings.program.engine)
     try:
         bare = _MADE.sub("", parts[-1]).removesuffix(f"-{quantization}")
-        spec = default_names().model([name, *parts[:0:-1], bare])
+        spec = _names().model([name, *parts[:0:-1], bare])
     except RooflineError as error:
         raise settings.rewrite(key, error, NAME_IT) from error
     return Named(spec.id, spec, quantization, is_file=False)
+
+
+def weight_format_of(quantization: str, engine: str, model: ModelSpec) -> str:
+    """The id of the format that a quantisation's name means to an engine; errors as of the names of results."""
+    return _names().weight_format(quantization, catalog.engine(engine)[0], model).id
+
+
+def _names() -> Names:
+    # Imported where a name is looked up: most commands are written without one, and start the sooner.
+    from rooflinellm.measurements.names import default_names
+
+    return default_names()
 
 
 def quantization_of(name: str, engine: str) -> str | None:
@@ -73,6 +87,8 @@ def quantization_of(name: str, engine: str) -> str | None:
         formats = [own for family, _, own in listed if family in families and name.lower().endswith(f"-{own}")]
         if formats:
             return max(formats, key=len)
+    from rooflinellm.measurements.names import quant_in
+
     return quant_in(name)
 
 
@@ -83,9 +99,8 @@ def named_format(
 
     Where a typed one is computed as another, that is said.
     """
-    spec = catalog.engine(engine)[0]
     try:
-        found = default_names().weight_format(quantization, spec, model).id
+        found = weight_format_of(quantization, engine, model)
     except RooflineError as error:
         raise settings.rewrite(key, error, "Name the format of the weights beside the command.") from error
     written = format_text(found)
@@ -104,6 +119,6 @@ def format_text(name: str) -> str:
 def cache_type(settings: Settings, key: str, text: str, engine: str) -> str | None:
     """The type of the cache, ``K/V`` where they differ, None for the engine's own; an error names the flag."""
     try:
-        return default_names().kv(text, catalog.engine(engine)[0])
+        return _names().kv(text, catalog.engine(engine)[0])
     except RooflineError as error:
         raise settings.rewrite(key, error) from error

@@ -6,8 +6,7 @@ import shlex
 
 from rooflinellm import catalog
 from rooflinellm.errors import RooflineError
-from rooflinellm.launch.models import format_text, quantization_of
-from rooflinellm.measurements.names import default_names
+from rooflinellm.launch.models import format_text, quantization_of, weight_format_of
 from rooflinellm.operators.model import ModelSpec
 
 DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
@@ -62,6 +61,6 @@ def _format_in(repository: str, engine: str, model: ModelSpec) -> str | None:
     if quantization is None:
         return None
     try:
-        return default_names().weight_format(quantization, catalog.engine(engine)[0], model).id
+        return weight_format_of(quantization, engine, model)
     except RooflineError:
         return None
