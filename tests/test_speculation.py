@@ -188,6 +188,15 @@ def test_a_draft_model_takes_memory_and_time() -> None:
     assert model.speculation.speedup < free.speculation.speedup
 
 
+@pytest.mark.parametrize(("target", "draft"), [("qwen3-32b", "qwen3-0.6b"), ("qwen3.5-27b", "qwen3.5-0.8b")])
+def test_a_draft_model_takes_what_it_would_take_alone(target: str, draft: str) -> None:
+    # Weights, cache, recurrent state and buffers of its own.
+    shared: dict[str, Any] = {"weights": "Q4_K_M", "engine": "llama.cpp:cuda", "prompt_tokens": 2048}
+    both = rl.estimate(target, "h100-sxm", draft=draft, draft_tokens=4, acceptance=0.7, **shared)
+    alone = rl.estimate(draft, "h100-sxm", **shared)
+    assert both.memory.draft_bytes == alone.memory.total_bytes
+
+
 def test_the_best_draft_is_found_by_search() -> None:
     assert drafted(4, 0.02, draft="llama-3.2-1b").speculation.best_draft_tokens == 0
     poor, good = (drafted(4, alpha, draft="llama-3.2-1b").speculation.best_draft_tokens for alpha in (0.4, 0.9))

@@ -499,6 +499,13 @@ def test_blocks_have_no_limit_but_their_own() -> None:
         next(rl.sweep_blocks(MODEL, CARD, block_points=0))
 
 
+def test_parts_warn_once_of_what_they_have_in_common() -> None:
+    with pytest.warns(rl.RooflineWarning) as said:
+        parts = list(rl.sweep_blocks(MODEL, CARD, block_points=100, batch=range(1, 1001), context_tokens=4096))
+    assert len(said) == 1 and "does not fit at" in str(said[0].message)
+    assert sum(bool(part.warnings) for part in parts) > 5
+
+
 @pytest.mark.parametrize(
     ("shape", "most"), [((7, 5), 3), ((7, 5), 5), ((7, 5), 12), ((2, 3, 4), 8), ((), 1), ((9,), 4)]
 )

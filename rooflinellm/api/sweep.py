@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +42,7 @@ MAX_POINTS = 250_000
 MAX_PLANS = 20_000
 MAX_PLACEMENTS = 5_000
 """Points that may each be placed anew where the model does not fit the devices. [-]"""
+_COUNT = re.compile(r"\d[\d,]*")
 
 _ENTRY = (str, os.PathLike, ModelEntry, ModelSpec, HardwareSpec, SystemSpec)
 
@@ -86,14 +88,21 @@ def sweep(models: Any, hardware: Any, **axes: Any) -> Sweep:
     return _swept(_grid(models, hardware, axes))
 
 
-def _swept(grid: _Grid) -> Sweep:
-    """Evaluate a grid, and say what makes answers an "as if"."""
+def _swept(grid: _Grid, known: set[str] | None = None) -> Sweep:
+    """Evaluate a grid, and say what makes answers an "as if".
+
+    `known` holds the kinds of warnings that were said before, which are not said again; it grows by those that are.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)
         columns, said = _evaluated(grid)
     found = _result(grid, columns, said)
+    known = set() if known is None else known
     for text in found.warnings:
-        warnings.warn(text, RooflineWarning, stacklevel=3)
+        kind = _COUNT.sub("", text)
+        if kind not in known:
+            known.add(kind)
+            warnings.warn(text, RooflineWarning, stacklevel=3)
     return found
 
 
@@ -121,13 +130,13 @@ def sweep_blocks(models: Any, hardware: Any, *, block_points: int = BLOCK_POINTS
     Warns
     -----
     RooflineWarning
-        As `sweep`, for each part.
+        As `sweep`, of the first part that there is something to say of; `Sweep.warnings` has them of each.
     """
     most = scalar_count("block_points", block_points, MAX_POINTS)
     grid = _grid(models, hardware, axes, largest=False)
-    names = list(grid.axes)
+    names, known = list(grid.axes), set[str]()
     for block in blocks(grid.lengths(names), most):
-        yield _swept(grid.part({name: grid.axes[name][part] for name, part in zip(names, block, strict=True)}))
+        yield _swept(grid.part({name: grid.axes[name][part] for name, part in zip(names, block, strict=True)}), known)
 
 
 @dataclass(frozen=True)
