@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from rooflinellm import catalog
-from rooflinellm.api.validate import Chooser
 from rooflinellm.calibration.folds import Key
 from rooflinellm.calibration.profile import FoldProfiles, cross_validate, fold_profile
 from rooflinellm.calibration.samples import Sample, group_of, is_of_kernels, samples, series_of
 from rooflinellm.errors import InvalidRequest
-from rooflinellm.measurements.evaluate import Evaluator
+from rooflinellm.measurements.evaluate import Chooser, Evaluator
 from rooflinellm.measurements.names import Names
 from rooflinellm.measurements.resolver import Resolved, resolve
 from rooflinellm.measurements.row import Row

@@ -11,7 +11,7 @@ from rooflinellm.api.arguments import one_of, scalar_count
 from rooflinellm.api.measured import Paths, asked_qualities, measured_rows
 from rooflinellm.errors import InvalidRequest, RooflineError
 from rooflinellm.measurements.accuracy import RowResult, ValidationResult
-from rooflinellm.measurements.evaluate import Evaluator, Predicted
+from rooflinellm.measurements.evaluate import Chooser, Evaluator, Predicted
 from rooflinellm.measurements.names import Names
 from rooflinellm.measurements.population import AT_DEPTH, phase_of, population, series, shallow
 from rooflinellm.measurements.resolver import Resolved, Skip, resolve
@@ -20,9 +20,6 @@ from rooflinellm.specs.profile import ProfileSpec
 from rooflinellm.units import MILLI
 
 LEAVE_OUT = ("series", "device")
-
-Chooser = Callable[[Row, Resolved], Evaluator | str]
-"""Says what a row is predicted with, or why it is not."""
 
 
 def validate(

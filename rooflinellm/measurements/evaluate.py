@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from rooflinellm.engine.request import Request, decode_time, prefill_time
 from rooflinellm.engine.speculation import speculative_time
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.measurements.resolver import Resolved
+from rooflinellm.measurements.row import Row
 from rooflinellm.measurements.server import SMALLEST_KV
 from rooflinellm.measurements.under_load import mean_ttft_s
 from rooflinellm.results import MemoryPlan
@@ -287,3 +289,7 @@ def _memory(plan: Plan, tokens: int) -> MemoryPlan:
     """Memory of one request of so many tokens."""
     allocation = Allocation(unified=plan.engine.kv.unified, full_windows=False, chunk=plan.prefill_chunk)
     return memory_plan(plan, 1, max(tokens, 1), max(tokens, 1), allocation)
+
+
+Chooser = Callable[[Row, Resolved], Evaluator | str]
+"""Says what a row is predicted with, or why it is not."""
