@@ -1136,7 +1136,18 @@ def systems(draw: st.DrawFn) -> str:
         text += f" + ddr{draw(st.sampled_from('45'))}-{draw(st.integers(100, 9999))}x{draw(st.integers(1, 24))}"
         if draw(st.booleans()):
             text += f"@{gib}{draw(st.sampled_from(['GiB', 'GB', 'MiB']))}"
+        if draw(st.booleans()):
+            text += f" + ssd@{draw(st.integers(1, 10**9)) / 10**7}GB/s@{gib}GB"
+        if draw(st.booleans()):
+            text += f" + {draw(st.integers(10**4, 10**9)) / 10**6}gbe"
     return text
+
+
+@pytest.mark.parametrize("rest", ["ssd@6.979321GB/s@2TB", "ssd@6979.321MB/s@2TB", "12.3456789gbe"])
+def test_a_canonical_name_keeps_every_digit(rest: str) -> None:
+    rig = catalog.system(f"rtx-4090 + ddr5-4800x2@64GiB + {rest}")
+    assert "6.979321" in rig.name or "12.3456789" in rig.name
+    assert catalog.system(rig.name) == rig
 
 
 @settings(deadline=None, max_examples=100)

@@ -197,7 +197,7 @@ def network(text: str) -> Network | None:
     rate = float(match["gbit"])
     if not 0.001 <= rate <= 10_000:
         raise InvalidRequest(f"a network of {rate:g} Gbit/s; allowed is 0.001 to 10,000")
-    return Network(name=f"{rate:g}gbe", bandwidth_bytes_per_s=rate * units.GIGA / units.BITS_PER_BYTE)
+    return Network(name=f"{rate:.15g}gbe", bandwidth_bytes_per_s=rate * units.GIGA / units.BITS_PER_BYTE)
 
 
 def disk(text: str, find: FindStorage) -> Disk | None:
@@ -210,8 +210,9 @@ def disk(text: str, find: FindStorage) -> Disk | None:
     """
     match = _DRIVE.fullmatch(without_spaces(text))
     if match is not None:
-        rate = _rate(units.parse_bandwidth, match["rate"])
-        name, amount = f"ssd@{rate / units.GB:g}GB/s", match["capacity"]
+        # What the name says is the rate, so that the name reads the same again.
+        shown_rate = f"{_rate(units.parse_bandwidth, match['rate']) / units.GB:.15g}GB/s"
+        rate, name, amount = units.parse_bandwidth(shown_rate), f"ssd@{shown_rate}", match["capacity"]
     else:
         kind, at, rest = text.partition("@")
         found = find(kind.strip())
