@@ -1137,7 +1137,7 @@ def systems(draw: st.DrawFn) -> str:
         if draw(st.booleans()):
             text += f"@{gib}{draw(st.sampled_from(['GiB', 'GB', 'MiB']))}"
         if draw(st.booleans()):
-            text += f" + ssd@{draw(st.integers(1, 10**9)) / 10**7}GB/s@{gib}GB"
+            text += f" + ssd@{draw(st.integers(10**6, 10**9)) / 10**7}GB/s@{gib}GB"
         if draw(st.booleans()):
             text += f" + {draw(st.integers(10**4, 10**9)) / 10**6}gbe"
     return text
