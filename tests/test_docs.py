@@ -55,9 +55,11 @@ def test_examples_do_what_the_page_shows(page: Path) -> None:
 
 
 def test_the_help_of_the_command_line_is_current() -> None:
-    # Word by word: releases of click break lines in different places.
+    # Word by word: releases of click break lines in different places, and 8.1 puts COMMAND in no brackets.
     written = refresh.COMMAND_LINE.read_text(encoding="utf-8")
-    assert written.split() == refresh.command_line_page().split(), "run: python docs/refresh.py"
+    now = refresh.command_line_page()
+    pages = [page.replace("[COMMAND]", "COMMAND").split() for page in (written, now)]
+    assert pages[0] == pages[1], "run: python docs/refresh.py"
 
 
 def command_of(words: list[str]) -> tuple[click.Command, list[str]]:

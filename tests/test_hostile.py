@@ -204,8 +204,11 @@ def test_ctrl_c_leaves_no_file_and_no_traceback(command: str, after_s: float, tm
     time.sleep(after_s)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=120)
-    assert process.returncode in ((130,) if command in ("calibrate", "validate") else (0, 130))
-    assert "Traceback" not in said
+    if process.returncode == -signal.SIGINT and not after_s:
+        assert "rooflinellm" not in said, "the signal came before the program was entered, so that Python answers it"
+    else:
+        assert process.returncode in ((130,) if command in ("calibrate", "validate") else (0, 130))
+        assert "Traceback" not in said
     left = {file.name for file in tmp_path.iterdir()}
     assert left == set() or (process.returncode == 0 and left == {LONG[command][-1]})
 
