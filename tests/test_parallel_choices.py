@@ -63,8 +63,9 @@ def test_a_sweep_over_all_choices_is_what_estimate_says() -> None:
     for choice in found.axes["parallel"][::4]:
         answer = rl.estimate(DENSE, EIGHT, **SERVED, **choice.keywords, batch=64)
         part = found.select(parallel=choice, batch=64)
-        assert part.decode.tokens_per_s.expected == answer.decode.tokens_per_s.expected
-        assert part.ttft_s.high == answer.ttft_s.high
+        # Sums of numbers are compensated since Python 3.12, those of arrays are not.
+        assert part.decode.tokens_per_s.expected == pytest.approx(answer.decode.tokens_per_s.expected, rel=1e-12)
+        assert part.ttft_s.high == pytest.approx(answer.ttft_s.high, rel=1e-12)
     records = found.to_records()
     assert [row["parallel"] for row in records[::2]] == list(map(str, found.axes["parallel"]))
     assert (records[2]["tensor_parallel"], records[2]["data_parallel"]) == (4, 2)

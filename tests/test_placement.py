@@ -282,7 +282,7 @@ def test_a_drive_is_the_slowest_place() -> None:
     for phase in ("decode", "prefill"):
         slow, fast = getattr(tight, phase).time_s, getattr(roomy, phase).time_s
         assert slow.expected > fast.expected
-        assert slow.ideal >= fast.ideal
+        assert slow.ideal >= fast.ideal * (1 - 1e-12)  # the order of a sum
     # Each step reads the drive at its own rate at best.
     drive = 7.45e9  # Samsung 990 PRO, sequential read
     assert tight.tpot_s.ideal >= parts["disk"].weight_bytes / drive * 0.99
