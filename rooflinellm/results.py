@@ -502,16 +502,8 @@ class Estimate:
             "engine": self.engine,
             **{name: plain(value) for name, value in self.workload.items()},
         }
-        records = []
-        for phase in (self.prefill, self.decode):
-            record = {**shared, "phase": phase.name}
-            for name, value in phase.to_dict().items():
-                if isinstance(value, dict):
-                    record |= {f"{name}_{kind}": number for kind, number in value.items()}
-                else:
-                    record[name] = value
-            records.append(record)
-        return records
+        phases = (self.prefill, self.decode)
+        return [{**shared, "phase": phase.name, **flat_record(phase.to_dict())} for phase in phases]
 
     def to_dataframe(self) -> Any:
         """`to_records` as a pandas data frame.
@@ -533,6 +525,14 @@ class Estimate:
         from rooflinellm.summary import estimate_table
 
         return estimate_table([self]).to_html()
+
+
+def flat_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record without records in it: ``{"ttft_s": {"low": 1}}`` is ``{"ttft_s_low": 1}``."""
+    flat: dict[str, Any] = {}
+    for name, value in record.items():
+        flat |= {f"{name}_{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+    return flat
 
 
 def data_frame(rows: Any) -> Any:

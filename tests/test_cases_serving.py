@@ -82,11 +82,23 @@ def test_a_quarter_of_the_bytes_is_not_four_times_the_speed() -> None:
         rl.estimate("gemma-2-9b", "a100-sxm-80gb", weights=name, **request).decode for name in ("fp16", "awq")
     )
     gain = packed.tokens_per_s.expected / full.tokens_per_s.expected
-    assert gain == pytest.approx(4963.73 / 4267.62, rel=0.25)  # no result of AWQ under this engine was fitted to
+    assert 1 < gain < 2
     assert packed.tokens_per_s.ideal / full.tokens_per_s.ideal < 2.5
     # Both rates are of more requests at once, or count the prompt too: 32 alone would need more than the bandwidth.
     steps = 4267.62 / 32
     assert steps * full.read_bytes / 255 > rl.hardware("a100-sxm-80gb").memory_bandwidth_bytes_per_s
+
+
+@pytest.mark.xfail(
+    strict=True, reason="1.42 times as fast is expected, 1.16 was measured: no result of AWQ was fitted to"
+)
+def test_what_a_quarter_of_the_bytes_brings() -> None:
+    request = {"prompt_tokens": 512, "output_tokens": 256, "batch": 32, "engine": "tensorrt-llm"}
+    full, packed = (
+        rl.estimate("gemma-2-9b", "a100-sxm-80gb", weights=name, **request).decode.tokens_per_s.expected
+        for name in ("fp16", "awq")
+    )
+    assert packed / full == pytest.approx(4963.73 / 4267.62, rel=0.15)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from rooflinellm.errors import InvalidRequest
 from rooflinellm.operators.experts import MEASURED_SKEW
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
-from rooflinellm.results import Prediction, data_frame
+from rooflinellm.results import Prediction, data_frame, flat_record
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
 from rooflinellm.summary import basis_text, count_text, system_text, weights_text
@@ -205,13 +205,7 @@ class ChunkedPrefill:
 
     def to_records(self) -> list[dict[str, Any]]:
         """One flat row a budget."""
-        records = []
-        for row in self.rows:
-            record: dict[str, Any] = {}
-            for name, value in row.to_dict().items():
-                record |= {f"{name}_{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
-            records.append(record)
-        return records
+        return [flat_record(row.to_dict()) for row in self.rows]
 
     def to_dataframe(self) -> Any:
         """`to_records` as a pandas data frame.

@@ -22,11 +22,11 @@ from rooflinellm.engine.memory import usable_of_device
 from rooflinellm.errors import InvalidRequest, RooflineError, RooflineWarning
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
-from rooflinellm.results import Estimate, data_frame
+from rooflinellm.results import Estimate, data_frame, flat_record
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
 from rooflinellm.summary import (
-    basis_text,
+    bases_text,
     gib_text,
     interval_text,
     params_text,
@@ -149,17 +149,8 @@ class ModelFits:
 
     def to_records(self) -> list[dict[str, Any]]:
         """One flat row a model that fits."""
-        rows = []
-        for each in self.met:
-            row: dict[str, Any] = {"hardware": self.hardware.id, "context_limit": self.context_limit}
-            for name, value in each.to_dict().items():
-                row |= (
-                    {f"{name}_{kind}": part for kind, part in value.items()}
-                    if isinstance(value, dict)
-                    else {name: value}
-                )
-            rows.append(row)
-        return rows
+        shared = {"hardware": self.hardware.id, "context_limit": self.context_limit}
+        return [{**shared, **flat_record(each.to_dict())} for each in self.met]
 
     def to_dataframe(self) -> Any:
         """`to_records` as a pandas data frame.
@@ -196,7 +187,7 @@ class ModelFits:
         if self.met:
             yield (
                 f"decode and first token (of a prompt of {self.prompt_tokens:,}) with the context full; "
-                f"basis: {'; '.join(dict.fromkeys(basis_text(each.estimate.decode.time_s.basis) for each in self.met))}"
+                f"basis: {bases_text(each.estimate for each in self.met)}"
             )
         if self.least_bits:
             yield f"formats below {self.least_bits:g} bits per weight were not tried: --min-bits 0 tries them"

@@ -19,7 +19,7 @@ from rooflinellm.engine.prefix import PrefixCaching, prefix_caching
 from rooflinellm.errors import InvalidRequest, RooflineWarning
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
-from rooflinellm.results import Estimate, Prediction, data_frame
+from rooflinellm.results import Estimate, Prediction, data_frame, flat_record
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
 from rooflinellm.summary import bases_text, count_text, what_text
@@ -122,13 +122,7 @@ class PrefixTrace:
 
     def to_records(self) -> list[dict[str, Any]]:
         """One flat row a turn."""
-        records = []
-        for number, turn in enumerate(self.turns, 1):
-            record: dict[str, Any] = {"turn": number}
-            for name, value in turn.to_dict().items():
-                record |= {f"{name}_{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
-            records.append(record)
-        return records
+        return [{"turn": number, **flat_record(turn.to_dict())} for number, turn in enumerate(self.turns, 1)]
 
     def to_dataframe(self) -> Any:
         """`to_records` as a pandas data frame.

@@ -13,7 +13,7 @@ from rooflinellm._shown import one_line
 from rooflinellm.api.cost import cost_per_million_tokens
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
-from rooflinellm.results import Estimate, Prediction, data_frame
+from rooflinellm.results import Estimate, Prediction, data_frame, flat_record
 from rooflinellm.specs.engine import EngineSpec
 from rooflinellm.specs.hardware import SystemSpec
 from rooflinellm.specs.parsing import capacity_label
@@ -379,16 +379,8 @@ class Recommendation:
 
     def to_records(self) -> list[dict[str, Any]]:
         """One flat row a system that meets the wish."""
-        rows = []
-        for number, each in enumerate(self.met, 1):
-            row: dict[str, Any] = {"model": self.model.id, "rank": number}
-            for name, value in each.to_dict().items():
-                if isinstance(value, dict):
-                    row |= {f"{name}_{kind}": part for kind, part in value.items()}
-                else:
-                    row[name] = value
-            rows.append(row)
-        return rows
+        ranked = enumerate(self.met, 1)
+        return [{"model": self.model.id, "rank": rank, **flat_record(each.to_dict())} for rank, each in ranked]
 
     def to_dataframe(self) -> Any:
         """`to_records` as a pandas data frame.
