@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Kept(Generic[T]):
-    """A limited number of results, the oldest to go first.
+    """A limited number of results; when there are more, it starts anew.
 
     Entries of the databases are large and frozen: identity is a cheaper key than content. They are kept alive beside
     the result, so that no other object takes their place.
@@ -29,7 +29,8 @@ class Kept(Generic[T]):
         key = (*map(id, objects), names)
         known = self._found.get(key)
         if known is None:
-            known = self._found[key] = make(), objects
-            if len(self._found) > self._most:
-                self._found.pop(next(iter(self._found)))
+            known = make(), objects
+            if len(self._found) >= self._most:
+                self._found.clear()  # at once: other threads may be looking
+            self._found[key] = known
         return known[0]

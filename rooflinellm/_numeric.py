@@ -81,6 +81,8 @@ def divide(a: Numeric, b: Numeric, *, empty: float = 0.0) -> Any:
 def total(values: Iterable[Any]) -> Any:
     """The sum of numbers and arrays, elementwise; those of equal shape first, so that few sums are of the full one."""
     values = tuple(values)
+    if len(values) == 1:
+        return values[0]
     if _PLAIN.issuperset(map(type, values)):
         return sum(values)
     plain: Any = 0

@@ -18,9 +18,9 @@ from rooflinellm.api.load_result import LoadResult
 from rooflinellm.api.plans import Setup, settle
 from rooflinellm.cli import main
 from rooflinellm.engine.cache_room import cache_room
-from rooflinellm.engine.evaluate import Passes, Run
 from rooflinellm.engine.load import Server, Workload, serve
 from rooflinellm.engine.memory import Allocation
+from rooflinellm.engine.passes import Passes, Run
 from rooflinellm.engine.phases import phase_time
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.step_times import StepTimes

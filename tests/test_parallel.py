@@ -16,8 +16,8 @@ import pytest
 
 import rooflinellm as rl
 from rooflinellm.cli import main
-from rooflinellm.engine.evaluate import Run
 from rooflinellm.engine.parallel import Parallel, collective_s, collectives, collectives_s, least_collectives_s
+from rooflinellm.engine.passes import Run
 from rooflinellm.engine.plan import Collective, Link
 from rooflinellm.operators.experts import busiest_over_mean
 from rooflinellm.summary import limit_shares

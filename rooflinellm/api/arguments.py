@@ -19,6 +19,8 @@ LONGEST = 10**30
 SMALLEST, LARGEST = 1e-12, 1e15
 """Limits of numbers above 0, so that no product or quotient of a few of them overflows."""
 
+DEFAULTS = Options()
+
 _COUNTS = ("draft_steps", "ubatch", "state_copies")
 
 Text = TypeVar("Text", bound=str)
@@ -161,7 +163,7 @@ def sequence(name: str, value: Any) -> list[Any]:
 def options_of(value: Any) -> Options:
     """The options given, or the default ones."""
     if value is None:
-        return Options()
+        return DEFAULTS
     if isinstance(value, Options):
         single_values({name: getattr(value, name) for name in ("routing_skew", "verify_amortisation", *_COUNTS)})
         for name in ("swa_full", "kv_on_host", "must_fit"):

@@ -167,10 +167,14 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
     options = setup.options
     settings = (setup.kv, setup.chunk, options.mla, options.power_limit_w, options.reserved_gib, setup.parallel)
     own = options.profile
-    named = None if setup.overrides or own is not None else _named(model, hardware, setup.weights, setup.engine)
-    key: Any = None if named is None else (named, settings)
-    if key is not None and key in _kept:
-        return _with_options(_kept[key], setup.options)
+    key: Any = None
+    given = (model, hardware, setup.weights, setup.engine)
+    if not setup.overrides and own is None and _are_names(given):
+        key = given, settings
+        if (known := _kept.get(key)) is not None:  # so they were no file's
+            return _with_options(known, options)
+        if any(isinstance(name, str) and os.path.exists(name) for name in given):
+            key = None
     if key is None:
         spec, system = lookup.model(model), lookup.system(hardware)
         fmt, engine, backend, build = choose(spec, setup.weights, setup.engine)
@@ -240,14 +244,12 @@ def _with_options(settled: Settled, options: Options) -> Settled:
     return settled if settled.options == options else replace(settled, options=options)
 
 
-def _named(*given: Any) -> tuple[Any, ...] | None:
-    """A key of names that lead to packaged entries, which do not change while a program runs.
+def _are_names(given: tuple[Any, ...]) -> bool:
+    """Whether they are names that lead to packaged entries, which do not change while a program runs.
 
-    None where the user has entries of their own, which may change at any time, or where a name may be a file's.
+    Not where the user has entries of their own, which may change at any time.
     """
-    if not all(name is None or type(name) is str for name in given) or catalog.has_user_entries():
-        return None
-    return None if any(name is not None and os.path.exists(name) for name in given) else given
+    return all(name is None or type(name) is str for name in given) and not catalog.has_user_entries()
 
 
 def entered(

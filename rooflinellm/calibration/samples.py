@@ -11,8 +11,6 @@ import numpy as np
 
 from rooflinellm.efficiency.rates import FEW, MANY
 from rooflinellm.engine.evaluate import (
-    Passes,
-    Run,
     attended_work,
     attention_parts,
     moved_bytes,
@@ -21,6 +19,7 @@ from rooflinellm.engine.evaluate import (
 )
 from rooflinellm.engine.kernels import VECTOR_PEAK, choose_backend
 from rooflinellm.engine.parallel import collectives_s
+from rooflinellm.engine.passes import Passes, Run
 from rooflinellm.engine.plan import Kernel, Plan
 from rooflinellm.engine.request import Request
 from rooflinellm.errors import RooflineError
@@ -220,7 +219,7 @@ def _entries(plan: Plan, passes: Passes) -> Iterator[Entry]:
         names: dict[Level, str] = {**plan.rates.names, "kind": kernel.kind}
         if row.encoding is not None:
             names["encoding"] = row.encoding
-        seen = passes.of(kernel)
+        seen = passes.seen(kernel.sight)
         for run in passes.packed:
             if run.passes > 0:
                 yield from _floors(kernel, run, names)

@@ -128,7 +128,14 @@ class Rates:
         return seen if self.evidence else self._width("prefill_unseen") or seen
 
     def _width(self, name: str) -> Any:
-        return width(self.group.interval, name, self.names)
+        if name not in self._widths:
+            self._widths[name] = width(self.group.interval, name, self.names)
+        return self._widths[name]
+
+    @cached_property
+    def _widths(self) -> dict[str, Any]:
+        """Widths that were looked up already."""
+        return {}
 
     def memory(self, kind: str, encoding: str | None) -> float:
         """Share of the printed bandwidth that an operator sustains. [-]"""

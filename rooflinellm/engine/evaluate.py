@@ -1,116 +1,19 @@
-"""Evaluate a plan: FLOPs, bytes and seconds of runs of passes. Numbers and arrays go through the same lines.
+"""Evaluate operators: FLOPs, bytes and seconds of runs of passes. Numbers and arrays go through the same lines.
 
-A pass computes `new_tokens` of each of `sequences` on top of `cached` tokens. Prefill is a run of chunks, decode a
-run of one-token passes; the cache grows by `new_tokens` from pass to pass. So a one-token prefill is a decode step.
+What a product with weights takes does not depend on the cache: it is the same in each pass of a run. Attention grows
+with the cache, and is added up over a run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rooflinellm._numeric import ceil_div, is_array, maximum, minimum, total, where
-from rooflinellm.efficiency.rates import share_of_many
+from rooflinellm.engine.passes import Passes, Run
 from rooflinellm.engine.plan import Kernel, Machine
 from rooflinellm.operators import attention, experts
 from rooflinellm.roofline import sum_of_max
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Passes of equal length in a row.
-
-    Attributes
-    ----------
-    sequences : array_like
-        Sequences in the batch, B. [-]
-    new_tokens : array_like
-        Tokens a pass computes for each sequence, S. [token]
-    passes : array_like
-        Number of passes, n. [-]
-    cached : array_like
-        Tokens in each sequence's cache before the first pass. [token]
-    logits : array_like
-        Positions of a sequence whose logits a pass computes: 1, or 0 for a chunk that is not the last. [-]
-    of_one : array_like, optional
-        Tokens of a pass that belong to one prompt, where several are packed behind one another; None is all of
-        `new_tokens`. [token]
-    tokens : array_like
-        Tokens of a pass over all sequences. [token]
-    many : array_like
-        Where the floors of a pass lie between those of a decode step and of a long prompt. [-]
-    exists : bool
-        Whether there may be any passes: not where their number is plainly 0.
-    """
-
-    sequences: Any
-    new_tokens: Any
-    passes: Any
-    cached: Any
-    logits: Any = 1
-    of_one: Any = None
-
-    tokens: Any = field(init=False, repr=False, compare=False)
-    many: Any = field(init=False, repr=False, compare=False)
-    exists: bool = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        # Each operator asks for these: they are worked out once.
-        own = self.new_tokens if self.of_one is None else self.of_one
-        object.__setattr__(self, "tokens", self.sequences * self.new_tokens)
-        object.__setattr__(self, "many", share_of_many(maximum(own, 1)))
-        object.__setattr__(self, "exists", is_array(self.passes) or bool(self.passes != 0))
-
-
-@dataclass(frozen=True, slots=True)
-class Passes:
-    """The passes of a phase, as products with weights see them and as attention does.
-
-    An engine fills a chunk with tokens of whatever prompts are waiting, prompt after prompt: `packed` counts the chunks
-    of all of them in a row, while each sequence's own tokens meet its own cache, chunk by chunk, in `by_sequence`.
-
-    Attributes
-    ----------
-    packed, by_sequence : tuple of Run
-        They compute the same tokens.
-    recurrent : tuple of Run
-        As recurrent layers see them, to whom sequences of different contexts are alike; empty is `by_sequence`.
-    launched : tuple of Run
-        The packed runs that have passes.
-    """
-
-    packed: tuple[Run, ...]
-    by_sequence: tuple[Run, ...]
-    recurrent: tuple[Run, ...] = ()
-    launched: tuple[Run, ...] = field(init=False, repr=False, compare=False)
-    _attended: tuple[Run, ...] = field(init=False, repr=False, compare=False)
-    _recurrent: tuple[Run, ...] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        attended = tuple([run for run in self.by_sequence if run.exists])
-        recurrent = tuple([run for run in self.recurrent if run.exists]) if self.recurrent else attended
-        object.__setattr__(self, "launched", tuple([run for run in self.packed if run.exists]))
-        object.__setattr__(self, "_attended", attended)
-        object.__setattr__(self, "_recurrent", recurrent)
-
-    @property
-    def count(self) -> Any:
-        """Passes through the model. [-]"""
-        return sum(run.passes for run in self.packed)
-
-    def each(self) -> tuple[Passes, ...]:
-        """The runs one by one; a single packed one holds all that the sequences do."""
-        if len(self.packed) == 1:
-            return (self,)
-        return tuple(Passes((packed,), (own,)) for packed, own in zip(self.packed, self.by_sequence, strict=True))
-
-    def of(self, kernel: Kernel) -> tuple[Run, ...]:
-        """The passes as an operator sees them, without runs that have none."""
-        kind = kernel.kind
-        if kind == "attention":
-            return self._attended
-        return self._recurrent if kind == "recurrent" else self.launched
 
 
 class Work(NamedTuple):
@@ -118,6 +21,13 @@ class Work(NamedTuple):
 
     flops: Any
     read_bytes: Any
+
+    def times(self, passes: Any) -> Work:
+        """The same in each of some passes."""
+        return self if type(passes) is int and passes == 1 else Work(passes * self.flops, passes * self.read_bytes)
+
+
+NO_WORK = Work(0, 0)
 
 
 class Expectation(NamedTuple):
@@ -148,29 +58,30 @@ def work(kernel: Kernel, passes: Passes) -> Work:
     -------
     Work
     """
+    runs = passes.seen(kernel.sight)
+    if kernel.kind == "attention":
+        done = [attention_work(kernel, run) for run in runs]
+    else:
+        done = [pass_work(kernel, run).times(run.passes) for run in runs]
+    return done[0] if len(done) == 1 else Work(*map(total, zip(*done, strict=True))) if done else NO_WORK
+
+
+def pass_work(kernel: Kernel, run: Run) -> Work:
+    """FLOPs and bytes of anything but attention in one pass of a run."""
     if kernel.kind == "embedding":
         return NO_WORK
-    runs = passes.of(kernel)
-    if len(runs) == 1:
-        return _run_work(kernel, runs[0])
-    done = [_run_work(kernel, run) for run in runs]
-    return Work(total(flops for flops, _ in done), total(read for _, read in done))
-
-
-NO_WORK = Work(0, 0)
-
-
-def _run_work(kernel: Kernel, run: Run) -> Work:
-    """FLOPs and bytes of one run."""
-    if kernel.kind == "attention":
-        pairs, tokens = _attended(kernel, run)
-        flops, read = _attention_flops(kernel, run, pairs), tokens * kernel.kv_bytes_per_token
-        return Work(run.sequences * flops, run.sequences * read)
     tokens, weight_reads = multiplied(kernel, run)
     moved = weight_reads * kernel.weight_bytes
     if kernel.state_bytes:
         moved = moved + run.sequences * 2 * kernel.state_bytes
-    return Work(run.passes * tokens * kernel.flops_per_token, run.passes * moved)
+    return Work(tokens * kernel.flops_per_token, moved)
+
+
+def attention_work(kernel: Kernel, run: Run) -> Work:
+    """FLOPs and bytes of attention over a run."""
+    pairs, tokens = _attended(kernel, run)
+    flops, read = _attention_flops(kernel, run, pairs), tokens * kernel.kv_bytes_per_token
+    return Work(run.sequences * flops, run.sequences * read)
 
 
 def _attended(kernel: Kernel, run: Run) -> tuple[Any, Any]:
@@ -288,38 +199,50 @@ def expect(kernel: Kernel, passes: Passes, skew: Any) -> Expectation:
     -------
     Expectation
     """
-    runs, launched = passes.of(kernel), passes.launched
-    if len(runs) == 1 and len(launched) == 1:
-        return Expectation(_floor_s(kernel, launched[0]), *_busy(kernel, runs[0], skew))
-    parts = [_busy(kernel, run, skew) for run in runs]
-    memory, compute, busy = (total(values) for values in zip(*parts, strict=True)) if parts else (0.0, 0.0, 0.0)
-    return Expectation(total(_floor_s(kernel, run) for run in launched), memory, compute, busy)
+    floors = [run.passes * pass_floor_s(kernel, run.logits, run.many) for run in passes.seen("packed")]
+    runs = passes.seen(kernel.sight)
+    if kernel.kind == "attention":
+        parts = [attention_busy(kernel, run) for run in runs]
+    else:
+        parts = [pass_busy(kernel, run, skew).times(run.passes) for run in runs]
+    busy = parts[0] if len(parts) == 1 else Busy(*map(total, zip(*parts, strict=True))) if parts else IDLE
+    return Expectation(total(floors), *busy)
 
 
-def _busy(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any, Any]:
-    """Memory, compute and longer-of-both seconds over a run."""
-    return _expect_attention(kernel, run) if kernel.kind == "attention" else _expect_product(kernel, run, skew)
-
-
-def _floor_s(kernel: Kernel, run: Run) -> Any:
-    """Floors of the passes of a run. [s]"""
+def pass_floor_s(kernel: Kernel, logits: Any, many: Any) -> Any:
+    """Floor of an operator in one pass, by `Run.logits` and `Run.many`. [s]"""
     if kernel.kind == "head":  # however long the prompt, few of its positions
-        return run.passes * minimum(run.logits, 1) * kernel.floor_s
-    return run.passes * (kernel.floor_s + run.many * (kernel.floor_many_s - kernel.floor_s))
+        return minimum(logits, 1) * kernel.floor_s
+    return kernel.floor_s + many * (kernel.floor_many_s - kernel.floor_s)
 
 
-def _expect_product(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any, Any]:
-    """Memory, compute and longer-of-both seconds of a product with weights, a lookup or vectors over a run."""
+class Busy(NamedTuple):
+    """Time of memory alone, of compute alone, and of the longer of both pass by pass. [s]"""
+
+    memory_s: Any
+    compute_s: Any
+    busy_s: Any
+
+    def times(self, passes: Any) -> Busy:
+        """The same in each of some passes."""
+        if type(passes) is int and passes == 1:
+            return self
+        return Busy(passes * self.memory_s, passes * self.compute_s, passes * self.busy_s)
+
+
+IDLE = Busy(0.0, 0.0, 0.0)
+
+
+def pass_busy(kernel: Kernel, run: Run, skew: Any) -> Busy:
+    """Time of a product with weights, a lookup, vectors or a recurrence in one pass of a run."""
     tokens, weight_reads = multiplied(kernel, run)
     moved, share = _moved_bytes(kernel, run, tokens, weight_reads, skew)
-    passes = run.passes
+    memory = moved / kernel.sustained_bandwidth
+    compute = _compute_s(kernel, tokens, run.tokens, share) if kernel.paths else 0.0
     if kernel.ranks > 1:
-        passes = passes * experts.busiest_over_mean(kernel.experts, share * kernel.active, kernel.ranks)
-    memory = passes * (moved / kernel.sustained_bandwidth)
-    if not kernel.paths:
-        return memory, 0.0 * memory, memory
-    compute = passes * _compute_s(kernel, tokens, run.tokens, share)
-    return memory, compute, maximum(memory, compute)
+        busiest = experts.busiest_over_mean(kernel.experts, share * kernel.active, kernel.ranks)
+        memory, compute = busiest * memory, busiest * compute
+    return Busy(memory, compute, maximum(memory, compute) if kernel.paths else memory)
 
 
 def moved_bytes(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:
@@ -384,15 +307,15 @@ def _compute_s(kernel: Kernel, tokens: Any, pass_tokens: Any, share: Any) -> Any
     return kernel.flops_per_token * minimum((tokens + half * share) / full, tokens / few)
 
 
-def _expect_attention(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
-    """Memory, compute and longer-of-both seconds of attention over a run, exact over the growing cache.
+def attention_busy(kernel: Kernel, run: Run) -> Busy:
+    """Time of attention over a run, exact over the growing cache.
 
     Passes of several tokens within chunks take the longer of both totals instead.
     """
     if kernel.chunk is not None and (is_array(run.new_tokens) or run.new_tokens != 1):
         flops, moved = attended_work(kernel, run)
         memory, compute = moved / kernel.sustained_bandwidth, flops / kernel.paths[0].flop_per_s
-        return memory, compute, maximum(memory, compute)
+        return Busy(memory, compute, maximum(memory, compute))
     # Of one sequence; equal ones side by side take as often as much of both.
     per_cached = kernel.kv_bytes_per_token / kernel.sustained_bandwidth
     written = run.new_tokens * written_per_token(kernel) / kernel.sustained_bandwidth
@@ -407,10 +330,8 @@ def _expect_attention(kernel: Kernel, run: Run) -> tuple[Any, Any, Any]:
         repeated = is_array(part.repeats) or part.repeats != 1
         sums.append([part.repeats * each for each in (memory, compute, busy)] if repeated else (memory, compute, busy))
     if not sums:
-        return 0.0, 0.0, 0.0
-    alone = sums[0] if len(sums) == 1 else [total(values) for values in zip(*sums, strict=True)]
-    memory, compute, busy = (run.sequences * each for each in alone)
-    return memory, compute, busy
+        return IDLE
+    return Busy(*(sums[0] if len(sums) == 1 else map(total, zip(*sums, strict=True)))).times(run.sequences)
 
 
 def written_per_token(kernel: Kernel) -> int:

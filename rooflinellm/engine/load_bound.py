@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rooflinellm.engine.evaluate import Passes, Run
+from rooflinellm.engine.passes import Passes, Run
 from rooflinellm.engine.phases import PhaseTime, phase_time
 from rooflinellm.engine.plan import Plan
 

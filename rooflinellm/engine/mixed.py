@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from rooflinellm.engine.evaluate import Passes, Run
+from rooflinellm.engine.passes import Passes, Run
 from rooflinellm.engine.phases import PhaseTime, phase_time
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import in_turn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rooflinellm._numeric import divide, maximum, minimum
+from rooflinellm._numeric import anywhere, divide, maximum, minimum
 from rooflinellm.engine.memory import Allocation, Held, held, usable_bytes
 from rooflinellm.engine.plan import Plan, Spill, Stage
 from rooflinellm.engine.workspace import runtime_bytes
@@ -37,7 +37,8 @@ def paged(plan: Plan, sequences: Any, limit: Any, allocation: Allocation) -> Pla
     sudoingX/qwen38-mtp, sweeps/rtx-3090.md, section on the RTX 3080.
     """
     stages = tuple(_with_spill(plan, stage, sequences, limit, allocation) for stage in plan.stages)
-    return replace(plan, stages=stages)
+    changed = any(stage is not before for stage, before in zip(stages, plan.stages, strict=True))
+    return replace(plan, stages=stages) if changed else plan
 
 
 def _with_spill(plan: Plan, stage: Stage, sequences: Any, limit: Any, allocation: Allocation) -> Stage:
@@ -53,7 +54,7 @@ def _with_spill(plan: Plan, stage: Stage, sequences: Any, limit: Any, allocation
         return divide(sum(getattr(each, kind) for each in out), whole)
 
     spill = Spill(share("workspace", runtime), share("state"), share("kv"), share("weights"), stage.paging)
-    return replace(stage, spill=spill)
+    return replace(stage, spill=spill) if anywhere(spill.spread > 1) else stage
 
 
 def _spilled(parts: Held, runtime: int, usable: int) -> Held:

@@ -8,8 +8,8 @@ from typing import Any
 
 from rooflinellm._numeric import minimum
 from rooflinellm.efficiency.collectives import quickest_s
-from rooflinellm.engine.evaluate import Run
 from rooflinellm.engine.layout import Layout, OperatorRow
+from rooflinellm.engine.passes import Run
 from rooflinellm.engine.plan import Collective, Link
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.operators.graph import Operator

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from rooflinellm._kept import Kept
 from rooflinellm._numeric import where
 from rooflinellm.efficiency.collectives import Law
 from rooflinellm.efficiency.rates import Rates
 from rooflinellm.engine.layout import Layout
+from rooflinellm.engine.passes import Sight
 from rooflinellm.operators.graph import Kind
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.curves import CollectiveOf
@@ -106,6 +108,13 @@ class Kernel:
     ideal_flop_per_s: Any
     paths: tuple[PathRate, ...]
     ranks: int = 1
+
+    @property
+    def sight(self) -> Sight:
+        """How it sees the passes of a phase."""
+        if self.kind == "attention":
+            return "attended"
+        return "recurrent" if self.kind == "recurrent" else "packed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +276,8 @@ class Stream:
     kernels: tuple[Kernel | None, ...]
 
 
+PASSES_KEPT = 64
+"""Shapes of passes that a stage remembers: a few are met again and again, by whatever context. [-]"""
 PAGING_SPREAD = 2.0
 """Least factor to either end of an interval where a driver pages: it moves what it likes. [-]"""
 
@@ -339,6 +350,19 @@ class Stage:
     team: int = 1
     paging: Link | None = None
     spill: Spill | None = None
+
+    @cached_property
+    def by_sight(self) -> tuple[tuple[Sight, tuple[int, ...], tuple[Kernel, ...]], ...]:
+        """Its operators by how they see passes: their numbers in `kernels`, and they themselves."""
+        found: dict[Sight, list[int]] = {}
+        for number, kernel in enumerate(self.kernels):
+            found.setdefault(kernel.sight, []).append(number)
+        return tuple((s, tuple(numbers), tuple(self.kernels[n] for n in numbers)) for s, numbers in found.items())
+
+    @cached_property
+    def kept(self) -> Kept[Any]:
+        """What passes of some shapes take, as it was worked out last."""
+        return Kept(PASSES_KEPT)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

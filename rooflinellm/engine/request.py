@@ -8,9 +8,11 @@ from typing import Any
 
 from rooflinellm import metrics, roofline
 from rooflinellm._numeric import ceil_div, divide, is_array, maximum, minimum, most, where
-from rooflinellm.engine.evaluate import Expectation, Passes, Run, Work
-from rooflinellm.engine.phases import PhaseTime, StageTime, phase_time
+from rooflinellm.engine.evaluate import Expectation
+from rooflinellm.engine.passes import Passes, Run
+from rooflinellm.engine.phases import PhaseTime, phase_time
 from rooflinellm.engine.plan import Kernel, Plan
+from rooflinellm.engine.stage_time import StageTime
 from rooflinellm.operators.experts import MEASURED_SKEW
 from rooflinellm.results import OperatorCost, Phase, PlaceCost, Prediction, Ratios
 from rooflinellm.roofline import Overlap
@@ -110,7 +112,7 @@ def prefill_time(plan: Plan, request: Request) -> PhaseTime:
     passes = request.prefill_passes(plan.prefill_chunk)
     in_flight: Any = 1
     if devices > 1 and not plan.placed_elsewhere:
-        in_flight = maximum(minimum(passes.count, max(plan.engine.batch_tokens // plan.prefill_chunk, 1)), 1)
+        in_flight = maximum(minimum(passes.passes, max(plan.engine.batch_tokens // plan.prefill_chunk, 1)), 1)
     return phase_time(
         plan,
         request.prefill_passes(request.chunk),
@@ -225,11 +227,29 @@ def _ratios(plan: Plan, time: PhaseTime) -> Ratios:
 
 
 def _rows(plan: Plan, time: PhaseTime, copies: Any) -> Iterator[OperatorCost]:
-    """Operators of all stages, and the copies between them."""
+    """Operators of all stages, as often as the phase repeats them, and the copies between stages."""
+    often = time.repeats * copies
     for prefix, part in time.parts or (("", time),):
+        expected, ideal = time.repeats / part.expected_scale, time.repeats / part.ideal_scale
         for stage in part.stages:
-            for kernel, item, expectation in zip(stage.stage.kernels, stage.works, stage.expectations, strict=True):
-                yield _operator_cost(stage, kernel, item, expectation, part, prefix, time, copies)
+            place, tier = stage.stage, stage.stage.tier
+            behind, bandwidth = "" if tier == "device" else f", {tier}", place.machine.bandwidth
+            for kernel, work, spent in zip(place.kernels, stage.works, stage.expectations, strict=True):
+                busy = spent.memory_s + spent.compute_s + spent.link_s if part.overlap == "none" else spent.busy_s
+                once = spent.floor_s + busy
+                compute = work.flops / kernel.ideal_flop_per_s if kernel.ideal_key and place.bounded else 0.0
+                least, seconds = maximum(compute, work.read_bytes / bandwidth) * ideal, once * expected
+                yield OperatorCost(
+                    prefix + kernel.name + behind,
+                    kernel.count,
+                    work.flops * often,
+                    work.read_bytes * often,
+                    path_key(kernel, part.pass_tokens),
+                    seconds,
+                    _bound(spent, once),
+                    divide(seconds, time.expected_s),
+                    100 * minimum(divide(least, seconds, empty=1.0), 1.0),
+                )
     count = sum(crossing.count for crossing in plan.crossings) + sum(each.count for each in plan.collectives)
     if count:
         name = "exchange between devices" if plan.collectives else "copies between places"
@@ -319,38 +339,6 @@ def _bandwidth(time: PhaseTime, plan: Plan) -> Any:
         here = stage.read_bytes
         read, seconds = read + here, seconds + here / stage.stage.machine.bandwidth
     return divide(read, seconds, empty=1.0)
-
-
-def _operator_cost(
-    stage: StageTime,
-    kernel: Kernel,
-    item: Work,
-    expectation: Expectation,
-    time: PhaseTime,
-    prefix: str,
-    whole: PhaseTime,
-    copies: Any,
-) -> OperatorCost:
-    """One row of the table of a phase: of one of its parts, as often as the phase repeats it."""
-    busy = expectation.busy_s
-    if time.overlap == "none":
-        busy = expectation.memory_s + expectation.compute_s + expectation.link_s
-    total = expectation.floor_s + busy
-    seconds = total / time.expected_scale * whole.repeats
-    compute = item.flops / kernel.ideal_flop_per_s if kernel.ideal_key and stage.stage.bounded else 0.0
-    own_ideal = maximum(compute, item.read_bytes / stage.stage.machine.bandwidth) / time.ideal_scale * whole.repeats
-    name = kernel.name if stage.stage.tier == "device" else f"{kernel.name}, {stage.stage.tier}"
-    return OperatorCost(
-        name=prefix + name,
-        count=kernel.count,
-        flops=item.flops * whole.repeats * copies,
-        read_bytes=item.read_bytes * whole.repeats * copies,
-        compute_path=path_key(kernel, time.pass_tokens),
-        time_s=seconds,
-        bound=_bound(expectation, total),
-        share_of_expected=divide(seconds, whole.expected_s),
-        percent_of_ideal=100 * minimum(divide(own_ideal, seconds, empty=1.0), 1.0),
-    )
 
 
 def _bound(time: PhaseTime | Expectation, total: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from rooflinellm import units
 from rooflinellm._numeric import divide, maximum, mean, plain
 from rooflinellm.engine.acceptance import alpha_of_share, tokens_per_cycle
-from rooflinellm.engine.evaluate import Passes, Run
+from rooflinellm.engine.passes import Passes, Run
 from rooflinellm.engine.phases import PhaseTime, phase_time
 from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.request import Request, decode_time, in_turn

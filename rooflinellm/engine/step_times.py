@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from rooflinellm.efficiency.rates import FEW_TOKENS
-from rooflinellm.engine.evaluate import Passes, Run
+from rooflinellm.engine.passes import Passes, Run
 from rooflinellm.engine.phases import phase_time
 from rooflinellm.engine.plan import Plan
 from rooflinellm.roofline import Overlap
