@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Hashable, Iterable
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from rooflinellm import _resources
 from rooflinellm._kept import Kept
@@ -294,12 +294,19 @@ def gguf_type(name: str) -> bool:
 
 def encodings() -> Encodings:
     """Return the table of encodings: the user's own, or the packaged one."""
-    parts = ("formats", "encodings.yaml")
     for folder in _resources.user_directories():
-        own = folder.joinpath("model_db", *parts)
+        own = os.path.join(folder, "model_db", *_ENCODINGS)
         if os.path.exists(own):
-            return load_file(Encodings, own, stamp_of(own))
-    return load_file(Encodings, _resources.database("model_db").joinpath(*parts), None)
+            return load_file(Encodings, Path(own), stamp_of(Path(own)))
+    return _packaged_encodings(cast(Hashable, _resources.database("model_db")))
+
+
+_ENCODINGS = ("formats", "encodings.yaml")
+
+
+@lru_cache(maxsize=4)
+def _packaged_encodings(root: Any) -> Encodings:
+    return load_file(Encodings, root.joinpath(*_ENCODINGS), None)
 
 
 def kv_type(name: str) -> str:

@@ -441,7 +441,6 @@ class Estimate:
     e2e_s: Prediction
     memory: MemoryPlan
     energy_j_per_token: Prediction | None
-    assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     model: Any
     hardware: Any
@@ -449,9 +448,15 @@ class Estimate:
     kv: str
     engine: str
     workload: Mapping[str, Any]
+    _assumptions: Callable[[], tuple[str, ...]] = field(repr=False)
     speculation: Any = None
     evidence: int = 0
     prefill_chunk: int = 0
+
+    @cached_property
+    def assumptions(self) -> tuple[str, ...]:
+        """What was taken for granted."""
+        return self._assumptions()
 
     def __repr__(self) -> str:
         basis = self.decode.time_s.basis

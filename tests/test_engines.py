@@ -191,7 +191,8 @@ def test_every_device_and_format_runs_or_says_what_to_do(
             assert computed, device.id
             plan = plan_of(f"{name}:{backend}", device.id)
             assert plan.main.backend_name == backend
-            assert all(kernel.paths for kernel in plan.kernels if kernel.flops_per_token)
+            pairs = zip(plan.kernels, plan.speeds, strict=True)
+            assert all(speeds.paths for kernel, speeds in pairs if kernel.flops_per_token)
 
 
 WITHOUT_HALVES = {("exllamav2", "sm_61")}

@@ -10,7 +10,7 @@ from typing import Any
 from rooflinellm._numeric import maximum
 from rooflinellm._shown import one_line
 from rooflinellm.api.lists import fastest_16bit
-from rooflinellm.engine.plan import Kernel, Plan
+from rooflinellm.engine.plan import Kernel, Operators, Plan
 from rooflinellm.engine.request import Request, decode_time, prefill_time
 from rooflinellm.results import Estimate
 from rooflinellm.specs.hardware import DeviceGroup, HardwareSpec, SystemSpec
@@ -257,14 +257,10 @@ def _with_bytes(plan: Plan, factors: Mapping[str, float]) -> Plan:
         changed: dict[str, Any] = {name: getattr(kernel, name) * factor for name, factor in factors.items()}
         return replace(kernel, **changed)
 
-    stages = []
-    for stage in plan.stages:
-        stream = stage.stream
-        if stream is not None:
-            copies = tuple(None if kernel is None else scaled(kernel) for kernel in stream.kernels)
-            stream = replace(stream, kernels=copies)
-        stages.append(replace(stage, kernels=tuple(map(scaled, stage.kernels)), stream=stream))
-    return replace(plan, stages=tuple(stages))
+    def changed(operators: Operators) -> Operators:
+        return replace(operators, kernels=tuple(map(scaled, operators.kernels)))
+
+    return replace(plan, stages=tuple(replace(stage, operators=changed(stage.operators)) for stage in plan.stages))
 
 
 def frozen_placement(estimate: Estimate) -> dict[str, int]:

@@ -239,7 +239,7 @@ def estimate(
                 allocation,
                 limit,
                 conventions,
-                assumptions=(*_assumptions(plan), *by_default(plan, weights, engine), *choice.said),
+                assumptions=lambda: (*_assumptions(plan), *by_default(plan, weights, engine), *choice.said),
                 warnings=(*_beyond_training(plan, occupied), *idle_draft(draft, draft_tokens)),
                 workload=workload,
             ),

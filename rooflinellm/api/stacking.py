@@ -75,7 +75,7 @@ def stack(answers: Sequence[Estimate], shape: tuple[int, ...]) -> Estimate:
     changed = {
         field.name: _stacked([getattr(answer, field.name) for answer in answers], shape)
         for field in fields(Estimate)
-        if field.name not in ("model", "hardware", "assumptions", "warnings", "weights", "kv", "engine", "evidence")
+        if field.name not in ("model", "hardware", "_assumptions", "warnings", "weights", "kv", "engine", "evidence")
     }
     said = tuple(dict.fromkeys(text for answer in answers for text in answer.warnings))
     return replace(first, **changed, warnings=said)

@@ -20,7 +20,7 @@ from rooflinellm.engine.evaluate import (
 from rooflinellm.engine.kernels import VECTOR_PEAK, choose_backend
 from rooflinellm.engine.parallel import collectives_s
 from rooflinellm.engine.passes import Passes, Run
-from rooflinellm.engine.plan import Kernel, Plan
+from rooflinellm.engine.plan import Kernel, Plan, Speeds
 from rooflinellm.engine.request import Request
 from rooflinellm.errors import RooflineError
 from rooflinellm.measurements.evaluate import Evaluator
@@ -215,7 +215,7 @@ def _parts(of: str, plan: Plan, request: Request) -> tuple[float, list[tuple[Pas
 
 def _entries(plan: Plan, passes: Passes) -> Iterator[Entry]:
     device = plan.system.device.as_one(plan.main.team)
-    for kernel, row in zip(plan.kernels, plan.layout.rows, strict=True):
+    for kernel, speeds, row in zip(plan.kernels, plan.speeds, plan.layout.rows, strict=True):
         names: dict[Level, str] = {**plan.rates.names, "kind": kernel.kind}
         if row.encoding is not None:
             names["encoding"] = row.encoding
@@ -225,7 +225,7 @@ def _entries(plan: Plan, passes: Passes) -> Iterator[Entry]:
                 yield from _floors(kernel, run, names)
         for run in seen:
             if run.passes > 0:
-                yield from _busy(kernel, run, names, device.memory_bandwidth_bytes_per_s, device.peaks)
+                yield from _busy(kernel, speeds, run, names, device.memory_bandwidth_bytes_per_s, device.peaks)
 
 
 def _floors(kernel: Kernel, run: Run, names: dict[Level, str]) -> Iterator[Entry]:
@@ -243,9 +243,9 @@ def _launches(kernel: Kernel, run: Run) -> float:
 
 
 def _busy(
-    kernel: Kernel, run: Run, names: dict[Level, str], bandwidth: float, peaks: dict[str, float]
+    kernel: Kernel, speeds: Speeds, run: Run, names: dict[Level, str], bandwidth: float, peaks: dict[str, float]
 ) -> Iterator[Entry]:
-    path = next((path for path in reversed(kernel.paths) if run.tokens >= path.min_tokens), None)
+    path = next((path for path in reversed(speeds.paths) if run.tokens >= path.min_tokens), None)
     if path is not None:
         names = {**names, "path": path.key}
     if kernel.kind == "attention" and path is not None:

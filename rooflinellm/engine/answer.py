@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from rooflinellm.engine.memory import Allocation, memory_plan
 from rooflinellm.engine.parallel import expected_collective_s
 from rooflinellm.engine.phases import decode_interval, prefill_interval
 from rooflinellm.engine.plan import Plan, Stage
-from rooflinellm.engine.request import Request, decode_time, path_key, phase, prefill_time, time_prediction
+from rooflinellm.engine.request import Request, decode_time, phase, prefill_time, time_prediction
 from rooflinellm.engine.speculation import speculation_result, speculative_time
 from rooflinellm.engine.stages import joins
 from rooflinellm.results import Estimate, Prediction
@@ -48,7 +48,7 @@ def answer(
     limit: Any,
     conventions: Conventions,
     *,
-    assumptions: tuple[str, ...],
+    assumptions: Callable[[], Iterable[str]],
     warnings: tuple[str, ...],
     workload: Mapping[str, Any],
 ) -> Estimate:
@@ -66,8 +66,10 @@ def answer(
         Configured context of one sequence. [token]
     conventions : Conventions
         What stands around the model's work.
-    assumptions, warnings : tuple of str
-        What the caller has to say; the plan's own assumptions are added.
+    assumptions : callable
+        Gives what the caller takes for granted, when it is asked for; the plan's own assumptions are added.
+    warnings : tuple of str
+        What the caller has to warn of.
     workload : mapping of str to Any
         The request as it was given.
 
@@ -105,8 +107,8 @@ def answer(
 
     copies = 1 if replicas == 1 else minimum(batch, replicas)  # a copy without a request does nothing
     energy: Prediction | None = None
-    rated, limits = plan.system.rated_power_w, plan.system.power_range_w
-    if rated is not None and limits is not None:
+    if plan.power_w is not None:
+        rated, limits = plan.power_w
         energy = tpot.scaled(rated * rates.decode_power_fraction / batch, "J")
         # Where the maker lets the power be set, the interval is that of the limits too.
         energy = replace(energy, low=energy.low * (limits[0] / rated), high=energy.high * (limits[1] / rated))
@@ -119,7 +121,7 @@ def answer(
         e2e_s=e2e,
         memory=memory_plan(plan, sequences, limit, request.occupied_tokens, allocation),
         energy_j_per_token=energy,
-        assumptions=(*assumptions, *_assumptions(plan, prefill.pass_tokens, decode.pass_tokens)),
+        _assumptions=lambda: (*assumptions(), *_assumptions(plan, prefill.pass_tokens, decode.pass_tokens)),
         warnings=warnings,
         model=plan.model,
         hardware=plan.system,
@@ -145,9 +147,9 @@ def _evidence(plan: Plan) -> str:
 
 def _energy(plan: Plan) -> str:
     """What a token's energy is counted from."""
-    rated, limits = plan.system.rated_power_w, plan.system.power_range_w
-    if rated is None or limits is None:
+    if plan.power_w is None:
         return "energy: not known, for want of a rated power"
+    rated, limits = plan.power_w
     text = f"energy: {plan.rates.decode_power_fraction:.0%} of the rated power in decode, {rated:,.0f} W"
     if limits[0] < rated or rated < limits[1]:
         text += f" ({limits[0]:,.0f} to {limits[1]:,.0f} W may be set, which its interval spans)"
@@ -170,7 +172,7 @@ def _paging(stage: Stage) -> str:
 def _assumptions(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[str, ...]:
     """What the plan takes for granted; passes of other numbers of tokens say the same up to where paths change."""
     if "path starts" not in plan.memo:
-        plan.memo["path starts"] = sorted({path.min_tokens for kernel in plan.kernels for path in kernel.paths})
+        plan.memo["path starts"] = sorted({path.min_tokens for speeds in plan.speeds for path in speeds.paths})
     starts = plan.memo["path starts"]
     key = "said", bisect_right(starts, prefill_tokens), bisect_right(starts, decode_tokens)
     if key not in plan.memo:
@@ -183,11 +185,12 @@ def _said(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[str, ...
     """The same in passes of so many tokens."""
 
     def keys(attention: bool, tokens: int) -> str:
-        found = (path_key(kernel, tokens) for kernel in plan.kernels if (kernel.kind == "attention") == attention)
+        pairs = zip(plan.kernels, plan.speeds, strict=True)
+        found = (speeds.path_key(tokens) for kernel, speeds in pairs if (kernel.kind == "attention") == attention)
         return "/".join(dict.fromkeys(key for key in found if key)) or "none"
 
     rates = plan.rates
-    ideal = "/".join(dict.fromkeys(kernel.ideal_key for kernel in plan.kernels if kernel.ideal_key))
+    ideal = "/".join(dict.fromkeys(speeds.ideal_key for speeds in plan.speeds if speeds.ideal_key))
     said = [
         f"ideal: weights once a pass, cache at the occupied context, printed bandwidth, fastest of {ideal};"
         " no activations, cache writes, sampling, unpacking or launches",

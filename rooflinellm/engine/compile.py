@@ -139,7 +139,9 @@ def compile_plan(
         build=build,
         offload=offload,
         parallel=parallel,
-        collectives=collectives(model, parallel, engine.activation_bytes, builder.collective_link()),
+        collectives=()
+        if parallel.team == 1
+        else collectives(model, parallel, engine.activation_bytes, builder.collective_link()),
     )
 
 

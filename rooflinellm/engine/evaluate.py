@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from rooflinellm._numeric import ceil_div, is_array, maximum, minimum, total, where
 from rooflinellm.engine.passes import Passes, Run
-from rooflinellm.engine.plan import Kernel, Machine
+from rooflinellm.engine.plan import Kernel, Machine, Speeds
 from rooflinellm.operators import attention, experts
 from rooflinellm.roofline import sum_of_max
 
@@ -183,13 +183,15 @@ def multiplied(kernel: Kernel, run: Run) -> tuple[Any, Any]:
     return run.tokens, kernel.active if kernel.kind == "experts" else 1
 
 
-def expect(kernel: Kernel, passes: Passes, skew: Any) -> Expectation:
+def expect(kernel: Kernel, speeds: Speeds, passes: Passes, skew: Any) -> Expectation:
     """Time that an operator is expected to take: floor + max(bytes / (eta b), FLOPs / (eta P)) for each pass.
 
     Parameters
     ----------
     kernel : Kernel
         The operator.
+    speeds : Speeds
+        What the device reaches in it.
     passes : Passes
         The passes.
     skew : array_like
@@ -199,21 +201,21 @@ def expect(kernel: Kernel, passes: Passes, skew: Any) -> Expectation:
     -------
     Expectation
     """
-    floors = [run.passes * pass_floor_s(kernel, run.logits, run.many) for run in passes.seen("packed")]
+    floors = [run.passes * pass_floor_s(kernel, speeds, run.logits, run.many) for run in passes.seen("packed")]
     runs = passes.seen(kernel.sight)
     if kernel.kind == "attention":
-        parts = [attention_busy(kernel, run) for run in runs]
+        parts = [attention_busy(kernel, speeds, run) for run in runs]
     else:
-        parts = [pass_busy(kernel, run, skew).times(run.passes) for run in runs]
+        parts = [pass_busy(kernel, speeds, run, skew).times(run.passes) for run in runs]
     busy = parts[0] if len(parts) == 1 else Busy(*map(total, zip(*parts, strict=True))) if parts else IDLE
     return Expectation(total(floors), *busy)
 
 
-def pass_floor_s(kernel: Kernel, logits: Any, many: Any) -> Any:
+def pass_floor_s(kernel: Kernel, speeds: Speeds, logits: Any, many: Any) -> Any:
     """Floor of an operator in one pass, by `Run.logits` and `Run.many`. [s]"""
     if kernel.kind == "head":  # however long the prompt, few of its positions
-        return minimum(logits, 1) * kernel.floor_s
-    return kernel.floor_s + many * (kernel.floor_many_s - kernel.floor_s)
+        return kernel.count * minimum(logits, 1) * speeds.floor_s
+    return kernel.count * (speeds.floor_s + many * (speeds.floor_many_s - speeds.floor_s))
 
 
 class Busy(NamedTuple):
@@ -233,16 +235,16 @@ class Busy(NamedTuple):
 IDLE = Busy(0.0, 0.0, 0.0)
 
 
-def pass_busy(kernel: Kernel, run: Run, skew: Any) -> Busy:
+def pass_busy(kernel: Kernel, speeds: Speeds, run: Run, skew: Any) -> Busy:
     """Time of a product with weights, a lookup, vectors or a recurrence in one pass of a run."""
     tokens, weight_reads = multiplied(kernel, run)
     moved, share = _moved_bytes(kernel, run, tokens, weight_reads, skew)
-    memory = moved / kernel.sustained_bandwidth
-    compute = _compute_s(kernel, tokens, run.tokens, share) if kernel.paths else 0.0
+    memory = moved / speeds.sustained_bandwidth
+    compute = _compute_s(kernel, speeds, tokens, run.tokens, share) if speeds.paths else 0.0
     if kernel.ranks > 1:
         busiest = experts.busiest_over_mean(kernel.experts, share * kernel.active, kernel.ranks)
         memory, compute = busiest * memory, busiest * compute
-    return Busy(memory, compute, maximum(memory, compute) if kernel.paths else memory)
+    return Busy(memory, compute, maximum(memory, compute) if speeds.paths else memory)
 
 
 def moved_bytes(kernel: Kernel, run: Run, skew: Any) -> tuple[Any, Any]:
@@ -277,7 +279,7 @@ def _moved_bytes(kernel: Kernel, run: Run, tokens: Any, weight_reads: Any, skew:
     return (moved + run.sequences * 2 * kernel.state_bytes if kernel.state_bytes else moved), share
 
 
-def _compute_s(kernel: Kernel, tokens: Any, pass_tokens: Any, share: Any) -> Any:
+def _compute_s(kernel: Kernel, speeds: Speeds, tokens: Any, pass_tokens: Any, share: Any) -> Any:
     """Time to multiply the weights with some tokens: of tile kernels or of matrix-vector kernels, whichever is shorter.
 
     A tile kernel pays for whole tiles: T tokens take (T + T_half) / rate, so that it reaches half of its rate at T_half
@@ -288,6 +290,8 @@ def _compute_s(kernel: Kernel, tokens: Any, pass_tokens: Any, share: Any) -> Any
     ----------
     kernel : Kernel
         The operator.
+    speeds : Speeds
+        What the device reaches in it.
     tokens, pass_tokens : array_like
         Tokens multiplied, and tokens of the pass, which choose the path. [token]
     share : array_like
@@ -298,28 +302,28 @@ def _compute_s(kernel: Kernel, tokens: Any, pass_tokens: Any, share: Any) -> Any
     float or ndarray
         [s]
     """
-    paths = kernel.paths
+    paths = speeds.paths
     full, half = paths[0].flop_per_s, paths[0].half_tokens
     for path in paths[1:]:
         taken = pass_tokens >= path.min_tokens
         full, half = where(taken, path.flop_per_s, full), where(taken, path.half_tokens, half)
-    few = minimum(kernel.few_tokens_flop_per_s, full)
+    few = minimum(speeds.few_tokens_flop_per_s, full)
     return kernel.flops_per_token * minimum((tokens + half * share) / full, tokens / few)
 
 
-def attention_busy(kernel: Kernel, run: Run) -> Busy:
+def attention_busy(kernel: Kernel, speeds: Speeds, run: Run) -> Busy:
     """Time of attention over a run, exact over the growing cache.
 
     Passes of several tokens within chunks take the longer of both totals instead.
     """
     if kernel.chunk is not None and (is_array(run.new_tokens) or run.new_tokens != 1):
         flops, moved = attended_work(kernel, run)
-        memory, compute = moved / kernel.sustained_bandwidth, flops / kernel.paths[0].flop_per_s
+        memory, compute = moved / speeds.sustained_bandwidth, flops / speeds.paths[0].flop_per_s
         return Busy(memory, compute, maximum(memory, compute))
     # Of one sequence; equal ones side by side take as often as much of both.
-    per_cached = kernel.kv_bytes_per_token / kernel.sustained_bandwidth
-    written = run.new_tokens * written_per_token(kernel) / kernel.sustained_bandwidth
-    flop_per_s = kernel.paths[0].flop_per_s
+    per_cached = kernel.kv_bytes_per_token / speeds.sustained_bandwidth
+    written = run.new_tokens * written_per_token(kernel) / speeds.sustained_bandwidth
+    flop_per_s = speeds.paths[0].flop_per_s
     sums = []
     for part in attention_parts(kernel, run):
         moved_s, moved_step = written + per_cached * part.read, per_cached * part.read_step

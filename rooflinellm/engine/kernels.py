@@ -1,18 +1,16 @@
-"""Operators of a model as coefficients for one device under one engine."""
+"""Operators of a model as coefficients, and what a device reaches in them under an engine."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
 
 from rooflinellm._kept import Kept
 from rooflinellm.efficiency.rates import FEW, MANY, Rates
 from rooflinellm.engine.layout import OperatorRow
 from rooflinellm.engine.parallel import ALONE, Parallel
 from rooflinellm.engine.paths import Paths, attention_paths, other_engines, runs_on, weight_paths
-from rooflinellm.engine.plan import Kernel, PathRate
+from rooflinellm.engine.plan import Kernel, PathRate, Sort, Speeds
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.operators import linear, recurrent
 from rooflinellm.operators.cache import CacheTypes
@@ -54,27 +52,12 @@ def choose_backend(engine: EngineSpec, device: HardwareSpec, asked: str | None) 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Speeds:
-    """What a device is expected to reach, and can reach, in operators of one kind and encoding; as in `Kernel`.
-
-    The floors are those of one layer. [s]
-    """
-
-    floor_s: float
-    floor_many_s: float
-    sustained_bandwidth: Any
-    few_tokens_flop_per_s: Any
-    ideal_key: str
-    ideal_flop_per_s: Any
-    paths: tuple[PathRate, ...]
-
-
-_speeds = Kept[Speeds](16_384)
+_speed = Kept[Speeds](16_384)
+_speeds = Kept[tuple[Speeds, ...]](4096)
 
 
 class KernelBuilder:
-    """Turns operator rows into kernels for one device, engine and backend."""
+    """Turns operator rows into kernels, and into speeds of one device, engine and backend."""
 
     def __init__(
         self,
@@ -108,7 +91,6 @@ class KernelBuilder:
     def kernel(self, row: OperatorRow) -> Kernel:
         """One row as coefficients."""
         operator, count = row.operator, len(row.layers)
-        speeds = self._speeds(row)
         mixing, moe = operator.mixing, operator.moe
         weight_bytes: float = row.weight_bytes if moe is None else row.expert_bytes
         weight_copies, cache_copies = self.parallel.weight_copies(row), self.parallel.cache_copies(row)
@@ -136,13 +118,6 @@ class KernelBuilder:
             activation_bytes_per_token=count
             * self.parallel.activation_copies(row)
             * linear.activation_bytes(1, operator.inputs, operator.outputs, self.engine.activation_bytes),
-            floor_s=count * speeds.floor_s,
-            floor_many_s=count * speeds.floor_many_s,
-            sustained_bandwidth=speeds.sustained_bandwidth,
-            few_tokens_flop_per_s=speeds.few_tokens_flop_per_s,
-            ideal_key=speeds.ideal_key,
-            ideal_flop_per_s=speeds.ideal_flop_per_s,
-            paths=speeds.paths,
             ranks=self.parallel.expert if operator.kind == "experts" else 1,
         )
 
@@ -151,49 +126,57 @@ class KernelBuilder:
         elements, waiting = recurrent.state_elements(mixer, self.hidden)
         return elements * self.engine.kv.state_bytes + waiting * self.engine.kv.conv_state_bytes
 
-    def _speeds(self, row: OperatorRow) -> Speeds:
-        """Speeds of an operator: the same for all of its kind and encoding, of whatever model."""
-        copies = self.parallel.work_copies(row)
-        names = self.name, self.build, self.cache.names, row.operator.kind, row.encoding, copies
-        return _speeds.of((self.backend, self.device, self.rate), names, lambda: self._look_up(row, copies))
+    def sort(self, row: OperatorRow) -> Sort:
+        """What its speed depends on beside the device."""
+        return Sort(row.operator.kind, row.encoding, self.parallel.work_copies(row))
 
-    def _look_up(self, row: OperatorRow, work_copies: float) -> Speeds:
-        device, rate, kind = self.device, self.rate, row.operator.kind
-        paths = self._paths(row)
-        rates = () if paths is None else self._path_rates(paths, row, work_copies)
+    def speeds(self, sorts: tuple[Sort, ...]) -> tuple[Speeds, ...]:
+        """Speeds of some operators: the same for all of a sort, of whatever model."""
+        names = self.name, self.build, self.cache.names, sorts
+        of = self.backend, self.device, self.rate
+        return _speeds.of(of, names, lambda: tuple([self._speed(sort) for sort in sorts]))
+
+    def _speed(self, sort: Sort) -> Speeds:
+        names = self.name, self.build, self.cache.names, sort
+        return _speed.of((self.backend, self.device, self.rate), names, lambda: self._look_up(sort))
+
+    def _look_up(self, sort: Sort) -> Speeds:
+        device, rate, kind = self.device, self.rate, sort.kind
+        paths = self._paths(sort)
+        rates = () if paths is None else self._path_rates(paths, sort)
         return Speeds(
             floor_s=rate.floor_s(kind, FEW),
             floor_many_s=rate.floor_s(kind, MANY),
-            sustained_bandwidth=device.memory_bandwidth_bytes_per_s * rate.memory(kind, row.encoding),
-            few_tokens_flop_per_s=self._few_tokens(row) / work_copies if rates else 0.0,
+            sustained_bandwidth=device.memory_bandwidth_bytes_per_s * rate.memory(kind, sort.encoding),
+            few_tokens_flop_per_s=self._few_tokens(sort) / sort.copies if rates else 0.0,
             ideal_key="" if paths is None else paths.ideal_key,
             ideal_flop_per_s=0.0 if paths is None else device.peak(paths.ideal_key) * device.clock_headroom,
             paths=rates,
         )
 
-    def _paths(self, row: OperatorRow) -> Paths | None:
-        if row.operator.kind in ("attention", "recurrent"):
+    def _paths(self, sort: Sort) -> Paths | None:
+        if sort.kind in ("attention", "recurrent"):
             return attention_paths(self.backend, self.device, self.cache.names, where=self.name, build=self.build)
-        if row.encoding is None or row.operator.kind == "embedding":
+        if sort.encoding is None or sort.kind == "embedding":
             return None
-        return weight_paths(self.backend, self.device, row.encoding, where=self.name, build=self.build)
+        return weight_paths(self.backend, self.device, sort.encoding, where=self.name, build=self.build)
 
-    def _path_rates(self, paths: Paths, row: OperatorRow, work_copies: float) -> tuple[PathRate, ...]:
-        kind, encoding = row.operator.kind, row.encoding
+    def _path_rates(self, paths: Paths, sort: Sort) -> tuple[PathRate, ...]:
+        kind, encoding, copies = sort
         return tuple(
             PathRate(
                 path.min_tokens,
                 path.key,
-                self.device.peak(path.key) * self.rate.compute(kind, encoding, path.key) / work_copies,
+                self.device.peak(path.key) * self.rate.compute(kind, encoding, path.key) / copies,
                 self.rate.half_tokens(kind, encoding, path.key),
             )
             for path in paths.expected
         )
 
-    def _few_tokens(self, row: OperatorRow) -> float:
+    def _few_tokens(self, sort: Sort) -> float:
         """Rate of matrix-vector kernels, on the vector units; without a known peak of theirs no limit. [FLOP/s]"""
         vector_peak = self.device.peaks.get(VECTOR_PEAK, math.inf)
-        return vector_peak * self.rate.few_tokens(row.operator.kind, row.encoding)
+        return vector_peak * self.rate.few_tokens(sort.kind, sort.encoding)
 
 
 def _span_name(mixing: Mixing) -> str:

@@ -52,11 +52,6 @@ class Run(NamedTuple):
         """Where the floors of a pass lie between those of a decode step and of a long prompt. [-]"""
         return share_of_many(maximum(self.new_tokens if self.of_one is None else self.of_one, 1))
 
-    @property
-    def exists(self) -> bool:
-        """Whether there may be any passes: not where their number is plainly 0."""
-        return is_array(self.passes) or bool(self.passes != 0)
-
 
 class Passes(NamedTuple):
     """The passes of a phase, as products with weights see them and as attention does.
@@ -88,9 +83,9 @@ class Passes(NamedTuple):
         return tuple(Passes((packed,), (own,)) for packed, own in zip(self.packed, self.by_sequence, strict=True))
 
     def seen(self, sight: Sight) -> tuple[Run, ...]:
-        """The passes as some operators see them, without runs that have none."""
+        """The passes as some operators see them, without runs that plainly have none."""
         if sight == "packed":
             runs = self.packed
         else:
             runs = self.recurrent if sight == "recurrent" and self.recurrent else self.by_sequence
-        return tuple([run for run in runs if run.exists])
+        return tuple([run for run in runs if is_array(passes := run.passes) or passes])

@@ -124,6 +124,8 @@ class Placement:
 
     def path(self) -> list[int]:
         """The places that a token passes through, in order, each change a crossing."""
+        if self.only is not None:
+            return [self.only]
         steps: list[int] = []
         for layer, experts, cache in zip(self.layers[:-1], self.experts, self.caches, strict=True):
             steps += [layer, cache, layer, experts, layer]

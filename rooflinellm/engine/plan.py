@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rooflinellm._kept import Kept
 from rooflinellm._numeric import where
@@ -18,6 +18,9 @@ from rooflinellm.specs.curves import CollectiveOf
 from rooflinellm.specs.engine import Backend, EngineSpec
 from rooflinellm.specs.formats import FormatSpec
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
+
+PASSES_KEPT = 64
+"""Shapes of passes that a stage remembers: a few are met again and again, by whatever context. [-]"""
 
 Tier = Literal["device", "host", "disk"]
 """Where a part of a model lies: in a device that computes, in the memory of its host, or on a drive."""
@@ -38,7 +41,7 @@ class PathRate:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Equal operators of all layers, as coefficients.
+    """Equal operators of all layers, as coefficients: what is to be done, on whatever device.
 
     Attributes
     ----------
@@ -67,18 +70,6 @@ class Kernel:
         Recurrent state of one sequence. [byte]
     activation_bytes_per_token : int
         Activations read and written. [byte/token]
-    floor_s, floor_many_s : float
-        Least time of all of them in a pass of few tokens, and of many. [s]
-    sustained_bandwidth : Any
-        Share of the bandwidth that they are expected to reach. [byte/s]
-    few_tokens_flop_per_s : Any
-        Rate of the matrix-vector kernels that serve passes of few tokens. [FLOP/s]
-    ideal_key : str
-        Fastest peak that the engine's rules allow.
-    ideal_flop_per_s : Any
-        Its rate at the highest clock. [FLOP/s]
-    paths : tuple of PathRate
-        What is expected instead, by tokens in a pass.
     ranks : int
         Devices that have some of the experts each; the busiest decides. [-]
     """
@@ -100,13 +91,6 @@ class Kernel:
     expansion_flops_per_token: int
     state_bytes: int
     activation_bytes_per_token: int
-    floor_s: float
-    floor_many_s: float
-    sustained_bandwidth: Any
-    few_tokens_flop_per_s: Any
-    ideal_key: str
-    ideal_flop_per_s: Any
-    paths: tuple[PathRate, ...]
     ranks: int = 1
 
     @property
@@ -115,6 +99,79 @@ class Kernel:
         if self.kind == "attention":
             return "attended"
         return "recurrent" if self.kind == "recurrent" else "packed"
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """What a device can reach, and is expected to reach, in operators of one kind and encoding.
+
+    Attributes
+    ----------
+    floor_s, floor_many_s : float
+        Least time in one layer in a pass of few tokens, and of many. [s]
+    sustained_bandwidth : Any
+        Share of the bandwidth that they are expected to reach. [byte/s]
+    few_tokens_flop_per_s : Any
+        Rate of the matrix-vector kernels that serve passes of few tokens. [FLOP/s]
+    ideal_key : str
+        Fastest peak that the engine's rules allow.
+    ideal_flop_per_s : Any
+        Its rate at the highest clock. [FLOP/s]
+    paths : tuple of PathRate
+        What is expected instead, by tokens in a pass.
+    """
+
+    floor_s: float
+    floor_many_s: float
+    sustained_bandwidth: Any
+    few_tokens_flop_per_s: Any
+    ideal_key: str
+    ideal_flop_per_s: Any
+    paths: tuple[PathRate, ...]
+
+    def path_key(self, tokens: int) -> str:
+        """The peak that is expected in a pass of so many tokens; empty where nothing is multiplied."""
+        for path in reversed(self.paths):
+            if tokens >= path.min_tokens:
+                return path.key
+        return ""
+
+
+class Sort(NamedTuple):
+    """What the speed of an operator depends on beside the device: kind, encoding, and how many devices do the same."""
+
+    kind: Kind
+    encoding: str | None
+    copies: float
+
+
+@dataclass(frozen=True)
+class Operators:
+    """The operators of a stage, in the order in which they run; stages of other devices may share them.
+
+    Attributes
+    ----------
+    kernels : tuple of Kernel
+        One for each row of equal operators.
+    sorts : tuple of Sort
+        Of each of them.
+    """
+
+    kernels: tuple[Kernel, ...]
+    sorts: tuple[Sort, ...]
+
+    @cached_property
+    def by_sight(self) -> tuple[tuple[Sight, tuple[int, ...]], ...]:
+        """Their numbers, by how they see passes."""
+        found: dict[Sight, list[int]] = {}
+        for number, kernel in enumerate(self.kernels):
+            found.setdefault(kernel.sight, []).append(number)
+        return tuple((sight, tuple(numbers)) for sight, numbers in found.items())
+
+    @cached_property
+    def kept(self) -> Kept[Any]:
+        """Work of passes of some shapes, as it was added up last."""
+        return Kept(PASSES_KEPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,19 +322,17 @@ class Stream:
         The same of mixtures. [token]
     overlapped : bool
         The next layer's weights are copied while the last one's are multiplied.
-    kernels : tuple of Kernel or None
-        The stage's operators as they run where the weights are copied to; None for those that stay.
+    speeds : tuple of Speeds or None
+        Of the stage's operators where the weights are copied to; None for those that stay.
     """
 
     link: Link
     from_tokens: int
     from_tokens_of_experts: int
     overlapped: bool
-    kernels: tuple[Kernel | None, ...]
+    speeds: tuple[Speeds | None, ...]
 
 
-PASSES_KEPT = 64
-"""Shapes of passes that a stage remembers: a few are met again and again, by whatever context. [-]"""
 PAGING_SPREAD = 2.0
 """Least factor to either end of an interval where a driver pages: it moves what it likes. [-]"""
 
@@ -318,8 +373,10 @@ class Stage:
         What computes there.
     backend_name : str
         The engine's backend for it.
-    kernels : tuple of Kernel
+    operators : Operators
         Its operators.
+    speeds : tuple of Speeds
+        What it reaches in each of them.
     machine : Machine
         Its numbers.
     rates : Rates
@@ -341,7 +398,8 @@ class Stage:
     tier: Tier
     device: HardwareSpec
     backend_name: str
-    kernels: tuple[Kernel, ...]
+    operators: Operators
+    speeds: tuple[Speeds, ...]
     machine: Machine
     rates: Rates
     shares: tuple[DeviceShare, ...]
@@ -351,13 +409,10 @@ class Stage:
     paging: Link | None = None
     spill: Spill | None = None
 
-    @cached_property
-    def by_sight(self) -> tuple[tuple[Sight, tuple[int, ...], tuple[Kernel, ...]], ...]:
-        """Its operators by how they see passes: their numbers in `kernels`, and they themselves."""
-        found: dict[Sight, list[int]] = {}
-        for number, kernel in enumerate(self.kernels):
-            found.setdefault(kernel.sight, []).append(number)
-        return tuple((s, tuple(numbers), tuple(self.kernels[n] for n in numbers)) for s, numbers in found.items())
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Its operators."""
+        return self.operators.kernels
 
     @cached_property
     def kept(self) -> Kept[Any]:
@@ -439,6 +494,17 @@ class Plan:
     def kernels(self) -> tuple[Kernel, ...]:
         """The operators of all stages."""
         return tuple(kernel for stage in self.stages for kernel in stage.kernels)
+
+    @cached_property
+    def speeds(self) -> tuple[Speeds, ...]:
+        """What each of them is done with."""
+        return tuple(speeds for stage in self.stages for speeds in stage.speeds)
+
+    @cached_property
+    def power_w(self) -> tuple[float, tuple[float, float]] | None:
+        """Rated power of all devices, and what they may be set to; None where it is not known. [W]"""
+        rated, limits = self.system.rated_power_w, self.system.power_range_w
+        return None if rated is None or limits is None else (rated, limits)
 
     @property
     def rates(self) -> Rates:

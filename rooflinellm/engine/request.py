@@ -11,7 +11,7 @@ from rooflinellm._numeric import ceil_div, divide, is_array, maximum, minimum, m
 from rooflinellm.engine.evaluate import Expectation
 from rooflinellm.engine.passes import Passes, Run
 from rooflinellm.engine.phases import PhaseTime, phase_time
-from rooflinellm.engine.plan import Kernel, Plan
+from rooflinellm.engine.plan import Plan
 from rooflinellm.engine.stage_time import StageTime
 from rooflinellm.operators.experts import MEASURED_SKEW
 from rooflinellm.results import OperatorCost, Phase, PlaceCost, Prediction, Ratios
@@ -234,17 +234,18 @@ def _rows(plan: Plan, time: PhaseTime, copies: Any) -> Iterator[OperatorCost]:
         for stage in part.stages:
             place, tier = stage.stage, stage.stage.tier
             behind, bandwidth = "" if tier == "device" else f", {tier}", place.machine.bandwidth
-            for kernel, work, spent in zip(place.kernels, stage.works, stage.expectations, strict=True):
+            rows = zip(place.kernels, place.speeds, stage.works, stage.expectations, strict=True)
+            for kernel, speeds, work, spent in rows:
                 busy = spent.memory_s + spent.compute_s + spent.link_s if part.overlap == "none" else spent.busy_s
                 once = spent.floor_s + busy
-                compute = work.flops / kernel.ideal_flop_per_s if kernel.ideal_key and place.bounded else 0.0
+                compute = work.flops / speeds.ideal_flop_per_s if speeds.ideal_key and place.bounded else 0.0
                 least, seconds = maximum(compute, work.read_bytes / bandwidth) * ideal, once * expected
                 yield OperatorCost(
                     prefix + kernel.name + behind,
                     kernel.count,
                     work.flops * often,
                     work.read_bytes * often,
-                    path_key(kernel, part.pass_tokens),
+                    speeds.path_key(part.pass_tokens),
                     seconds,
                     _bound(spent, once),
                     divide(seconds, time.expected_s),
@@ -316,8 +317,8 @@ def _total_peak(time: PhaseTime) -> Any:
     for _, part in time.parts or (("", time),):
         total: Any = 0.0
         for stage in _working(part):
-            kernels = zip(stage.stage.kernels, stage.works, strict=True)
-            counted = [(work.flops, kernel.ideal_flop_per_s) for kernel, work in kernels if kernel.ideal_key]
+            works = zip(stage.stage.speeds, stage.works, strict=True)
+            counted = [(work.flops, speeds.ideal_flop_per_s) for speeds, work in works if speeds.ideal_key]
             seconds = sum(flops / rate for flops, rate in counted) * stage.stage.device.clock_headroom
             total = total + stage.stage.machine.devices * divide(sum(flops for flops, _ in counted), seconds)
         peaks.append(total)
@@ -344,11 +345,3 @@ def _bandwidth(time: PhaseTime, plan: Plan) -> Any:
 def _bound(time: PhaseTime | Expectation, total: Any) -> Any:
     """The roofline's verdict, or ``overhead`` where floors are more than half of the total time [s]."""
     return roofline.bound(time.compute_s, time.memory_s, time.link_s, overhead=time.floor_s > total / 2)
-
-
-def path_key(kernel: Kernel, tokens: int) -> str:
-    """The peak an operator is expected to compute at in a pass of so many tokens; empty where it multiplies nothing."""
-    for path in reversed(kernel.paths):
-        if tokens >= path.min_tokens:
-            return path.key
-    return ""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
+from rooflinellm._kept import Kept
 from rooflinellm._numeric import maximum, most, total, where
 from rooflinellm.efficiency.rates import FEW_TOKENS
 from rooflinellm.engine.evaluate import (
@@ -26,7 +27,7 @@ from rooflinellm.engine.evaluate import (
     work,
 )
 from rooflinellm.engine.passes import Passes, Run, Sight
-from rooflinellm.engine.plan import Kernel, Spill, Stage, Stream
+from rooflinellm.engine.plan import Kernel, Speeds, Spill, Stage, Stream
 from rooflinellm.roofline import Overlap
 
 T = TypeVar("T")
@@ -105,12 +106,10 @@ def stage_time(stage: Stage, ideal_passes: Passes, expected_passes: Passes, skew
 
 
 class _Works(NamedTuple):
-    """Work of some operators: of each, and in all, with the least time to compute it. [FLOP], [byte], [s]"""
+    """Work of some operators: of each, and in all. [FLOP], [byte]"""
 
     each: tuple[Work, ...]
-    flops: Any
-    read_bytes: Any
-    compute_s: Any
+    whole: Work
 
 
 class _Times(NamedTuple):
@@ -133,68 +132,79 @@ def _in_place(stage: Stage, ideal_passes: Passes, expected_passes: Passes, skew:
     Attention is added up over each run. All else takes the same in each pass of a run, whatever the context, and passes
     of the same shape are met again and again: what they take is remembered.
     """
-    works, times = [], []
-    for sight, numbers, kernels in stage.by_sight:
-        works += [(numbers, *_works(stage, sight, kernels, run)) for run in ideal_passes.seen(sight)]
-        times += [(numbers, *_times(stage, sight, kernels, run, skew)) for run in expected_passes.seen(sight)]
+    works, times, least = [], [], []
+    for sight, numbers in stage.operators.by_sight:
+        for run in ideal_passes.seen(sight):
+            passes, found, compute = _works(stage, sight, numbers, run)
+            works.append((numbers, passes, found))
+            least.append(passes * compute)
+        times += [(numbers, *_times(stage, sight, numbers, run, skew)) for run in expected_passes.seen(sight)]
     floors = [(run.passes, _floors(stage, run)) for run in expected_passes.seen("packed")]
-    read: Any = total([passes * found.read_bytes for _, passes, found in works])
+    done = [found.whole.times(passes) for _, passes, found in works]
+    flops, read = map(total, zip(*done, strict=True)) if done else NO_WORK
     floor: Any = total([passes * found.whole for passes, found in floors])
     return StageTime(
         stage=stage,
-        compute_s=total([passes * found.compute_s for _, passes, found in works]) if stage.bounded else 0.0,
+        compute_s=total(least) if stage.bounded else 0.0,
         memory_s=ideal_memory_s(read, ideal_passes.passes, stage.machine, stage.machine.devices),
         moved_compute_s=0.0,
         link_s=0.0,
         expected_s=floor + _busy_s(_added([found.whole.times(passes) for _, passes, found in times]), 0, overlap),
         floor_s=floor,
-        flops=total([passes * found.flops for _, passes, found in works]),
+        flops=flops,
         read_bytes=read,
         _works=lambda: _each_work(stage, works),
         _expectations=lambda: _each_expectation(stage, floors, times),
     )
 
 
-def _works(stage: Stage, sight: Sight, kernels: Sequence[Kernel], run: Run) -> tuple[Any, _Works]:
-    """How often a run does some work, and the work."""
+def _works(stage: Stage, sight: Sight, numbers: Sequence[int], run: Run) -> tuple[Any, _Works, Any]:
+    """How often a run has some work, the work, and the least time to compute it once. [-], …, [s]"""
+    operators = stage.operators
+
+    def once(find: Callable[[Kernel, Run], Work]) -> _Works:
+        each = tuple([find(operators.kernels[number], run) for number in numbers])
+        return _Works(each, Work(*map(total, zip(*each, strict=True))))
+
+    def least(found: _Works) -> Any:
+        return _least_compute_s([stage.speeds[number] for number in numbers], found.each)
+
     if sight == "attended":
-        return 1, _worked(kernels, [attention_work(kernel, run) for kernel in kernels])
-    key = "work", sight, run.sequences, run.new_tokens, run.logits
-    return run.passes, _remembered(stage, key, lambda: _worked(kernels, [pass_work(kernel, run) for kernel in kernels]))
+        found = once(attention_work)
+        return 1, found, least(found)
+    key = sight, run.sequences, run.new_tokens, run.logits
+    found = _remembered(operators.kept, key, lambda: once(pass_work))
+    return run.passes, found, _remembered(stage.kept, ("least", *key), lambda: least(found))
 
 
-def _worked(kernels: Sequence[Kernel], each: Sequence[Work]) -> _Works:
-    flops, read = zip(*each, strict=True)
-    return _Works(tuple(each), total(flops), total(read), _least_compute_s(kernels, each))
-
-
-def _times(stage: Stage, sight: Sight, kernels: Sequence[Kernel], run: Run, skew: Any) -> tuple[Any, _Times]:
+def _times(stage: Stage, sight: Sight, numbers: Sequence[int], run: Run, skew: Any) -> tuple[Any, _Times]:
     """How often a run takes some times, and the times."""
+
+    def once(find: Callable[[Kernel, Speeds, Run], Busy]) -> _Times:
+        each = tuple([find(stage.kernels[number], stage.speeds[number], run) for number in numbers])
+        return _Times(each, _added(each))
+
     if sight == "attended":
-        return 1, _timed([attention_busy(kernel, run) for kernel in kernels])
-    key = "time", sight, run.sequences, run.new_tokens, run.logits, skew
-    return run.passes, _remembered(stage, key, lambda: _timed([pass_busy(kernel, run, skew) for kernel in kernels]))
-
-
-def _timed(each: Sequence[Busy]) -> _Times:
-    return _Times(tuple(each), _added(each))
+        return 1, once(attention_busy)
+    key = sight, run.sequences, run.new_tokens, run.logits, skew
+    return run.passes, _remembered(stage.kept, key, lambda: once(partial(pass_busy, skew=skew)))
 
 
 def _floors(stage: Stage, run: Run) -> _Floors:
     """Floors of a pass of a run."""
 
     def found() -> _Floors:
-        many = run.many
-        each = tuple([pass_floor_s(kernel, run.logits, many) for kernel in stage.kernels])
+        many, pairs = run.many, zip(stage.kernels, stage.speeds, strict=True)
+        each = tuple([pass_floor_s(*pair, run.logits, many) for pair in pairs])
         return _Floors(each, total(each))
 
-    return _remembered(stage, ("floor", run.new_tokens, run.of_one, run.logits), found)
+    return _remembered(stage.kept, ("floors", run.new_tokens, run.of_one, run.logits), found)
 
 
-def _remembered(stage: Stage, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+def _remembered(kept: Kept[Any], key: tuple[Any, ...], make: Callable[[], T]) -> T:
     """What was made for the same numbers before; arrays are not kept."""
     try:
-        found: T = stage.kept.of((), key, make)
+        found: T = kept.of((), key, make)
         return found
     except TypeError:  # an array is no key
         return make()
@@ -243,27 +253,26 @@ def _over_a_link(stage: Stage, ideal_passes: Passes, expected_passes: Passes, sk
     works = tuple([work(kernel, ideal_passes) for kernel in stage.kernels])
     flops, reads = zip(*works, strict=True)
     stream = stage.stream
-    moved = (None,) * len(stage.kernels) if stream is None else stream.kernels
+    far = (None,) * len(stage.kernels) if stream is None else stream.speeds
     copied: Any = 0
     if stream is not None and stream.from_tokens == 0:
-        copied = total([item.read_bytes for item, kernel in zip(works, moved, strict=True) if kernel is not None])
+        copied = total([item.read_bytes for item, there in zip(works, far, strict=True) if there is not None])
     # What a drive delivers lands in memory and is read there; what a device fetches it may take as it arrives.
     moving: Any = total(reads)
     read = moving - copied if stage.tier == "host" else moving
     if stage.spill is not None:
-        expectations = tuple(_paged(kernel, stage.spill, expected_passes, skew) for kernel in stage.kernels)
+        pairs = zip(stage.kernels, stage.speeds, strict=True)
+        expectations = tuple(_paged(*pair, stage.spill, expected_passes, skew) for pair in pairs)
     else:
         assert stream is not None
-        expectations = tuple(
-            _streamed(kernel, there, stream, expected_passes, skew)
-            for kernel, there in zip(stage.kernels, moved, strict=True)
-        )
+        triples = zip(stage.kernels, stage.speeds, far, strict=True)
+        expectations = tuple(_streamed(*each, stream, expected_passes, skew) for each in triples)
     floor, memory, compute, busy, link = map(total, zip(*expectations, strict=True))
     return StageTime(
         stage=stage,
-        compute_s=_least_compute_s(stage.kernels, works) if stage.bounded else 0.0,
+        compute_s=_least_compute_s(stage.speeds, works) if stage.bounded else 0.0,
         memory_s=ideal_memory_s(read, ideal_passes.passes, stage.machine, stage.machine.devices),
-        moved_compute_s=0.0 if stream is None else _least_compute_s(moved, works),
+        moved_compute_s=0.0 if stream is None else _least_compute_s(far, works),
         link_s=0.0 if stream is None else copied / stream.link.bandwidth,
         expected_s=floor + _busy_s(Busy(memory, compute, busy), link, overlap),
         floor_s=floor,
@@ -274,12 +283,12 @@ def _over_a_link(stage: Stage, ideal_passes: Passes, expected_passes: Passes, sk
     )
 
 
-def _least_compute_s(kernels: Sequence[Kernel | None], works: Sequence[Work]) -> Any:
+def _least_compute_s(of_each: Sequence[Speeds | None], works: Sequence[Work]) -> Any:
     """Time of some work at the fastest peaks its operators may use. [s]"""
     groups: dict[str, tuple[Any, list[Any]]] = {}
-    for kernel, item in zip(kernels, works, strict=True):
-        if kernel is not None and kernel.ideal_key:
-            groups.setdefault(kernel.ideal_key, (kernel.ideal_flop_per_s, []))[1].append(item.flops)
+    for speeds, item in zip(of_each, works, strict=True):
+        if speeds is not None and speeds.ideal_key:
+            groups.setdefault(speeds.ideal_key, (speeds.ideal_flop_per_s, []))[1].append(item.flops)
     return total(total(flops) / rate for rate, flops in groups.values())
 
 
@@ -292,25 +301,27 @@ def _busy_s(whole: Busy, link_s: Any, overlap: Overlap) -> Any:
     return most((whole.memory_s, whole.compute_s, link_s))
 
 
-def _streamed(kernel: Kernel, there: Kernel | None, stream: Stream, passes: Passes, skew: Any) -> Expectation:
+def _streamed(
+    kernel: Kernel, here: Speeds, there: Speeds | None, stream: Stream, passes: Passes, skew: Any
+) -> Expectation:
     """Time of an operator whose weights are copied in passes of many tokens, and multiplied where they lie in others.
 
     A copy takes a latency for each layer, and the bytes of the experts that are touched; it comes on top of the
     product, or hides behind it.
     """
     if there is None:
-        return expect(kernel, passes, skew)
+        return expect(kernel, here, passes, skew)
     summed = Expectation(0.0, 0.0, 0.0, 0.0)
     least = stream.from_tokens_of_experts if kernel.kind == "experts" else stream.from_tokens
     for one in passes.each():
         (packed,) = one.packed
-        copied = _copied_bytes(there, one, skew)
+        copied = _copied_bytes(kernel, one, skew)
         launches = packed.passes * (kernel.count if kernel.weight_bytes or kernel.kv_bytes_per_token else 0)
         copy = copied / stream.link.sustained_bandwidth + launches * stream.link.latency_s
-        far = expect(there, one, skew)
+        far = expect(kernel, there, one, skew)
         busy = maximum(far.busy_s, copy) if stream.overlapped else far.busy_s + copy
         far = far._replace(busy_s=busy, link_s=copy)
-        near = expect(kernel, one, skew) if least else far
+        near = expect(kernel, here, one, skew) if least else far
         copies = packed.tokens >= least
         summed = Expectation(
             *(
@@ -321,7 +332,7 @@ def _streamed(kernel: Kernel, there: Kernel | None, stream: Stream, passes: Pass
     return summed
 
 
-def _paged(kernel: Kernel, spill: Spill, passes: Passes, skew: Any) -> Expectation:
+def _paged(kernel: Kernel, speeds: Speeds, spill: Spill, passes: Passes, skew: Any) -> Expectation:
     """Time of an operator of whose content a share lies in system memory: its own, and what it reads over the link.
 
         T = T_resident + (w_W W + w_C C + w_S 2 S + w_A r A) / b_link
@@ -329,7 +340,7 @@ def _paged(kernel: Kernel, spill: Spill, passes: Passes, skew: Any) -> Expectati
     W, C, S and A are the bytes of weights, cache, state and activations that its passes move, w the shares of each in
     system memory, and r how often activations are read, see `ACTIVATION_READS`.
     """
-    own = expect(kernel, passes, skew)
+    own = expect(kernel, speeds, passes, skew)
     crossed: Any = 0.0
     for one in passes.each():
         (packed,) = one.packed

@@ -8,13 +8,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 from rooflinellm import units
+from rooflinellm._kept import Kept
 from rooflinellm.efficiency.collectives import OF, curve_for, laws_of
 from rooflinellm.efficiency.rates import rates, way
 from rooflinellm.engine.kernels import KernelBuilder, choose_backend
 from rooflinellm.engine.layout import Layout, OperatorRow
 from rooflinellm.engine.parallel import ALONE, Parallel
 from rooflinellm.engine.placement import CACHED, Placement, shares
-from rooflinellm.engine.plan import Crossing, Link, Machine, Stage, Stream, Tier
+from rooflinellm.engine.plan import Crossing, DeviceShare, Kernel, Link, Machine, Operators, Sort, Stage, Stream, Tier
 from rooflinellm.operators.cache import CacheTypes
 from rooflinellm.specs.engine import EngineSpec
 from rooflinellm.specs.hardware import HardwareSpec, LinkKind, Network, SystemSpec
@@ -36,6 +37,10 @@ DEVICES_OF_A_HOST = 8
 """Devices that its PCIe joins, where bridges between pairs do not. [-]"""
 DIRECT_NETWORK = 100 * units.GIGA / units.BITS_PER_BYTE
 """Networks from this rate on reach into the memory of devices (RDMA). [byte/s]"""
+
+
+_whole = Kept[Operators](512)
+_held = Kept[tuple[DeviceShare, ...]](512)
 
 
 def joins(link: DeviceLink, devices: int) -> bool:
@@ -90,20 +95,21 @@ class StageBuilder:
                 device, name = host, choose_backend(self.engine, host, None)
             made.append((each.tier, device, name, rows, [index]))
         built = [(part, self._kernels(self._team(part[0], part[1]), part[2]), part[3]) for part in made]
-        kernels = [[make.kernel(row) for row in rows] for _, make, rows in built]
+        operators = [self._operators(make, rows) for _, make, rows in built]
         held = [
             (row, kernel)
-            for (_, _, rows), found in zip(built, kernels, strict=True)
-            for row, kernel in zip(rows, found, strict=True)
+            for (_, _, rows), found in zip(built, operators, strict=True)
+            for row, kernel in zip(rows, found.kernels, strict=True)
         ]
-        share = shares(self.layout, held, placement, resident, self.parallel.weight_copies)
+        share = self._shares(held, operators, placement, resident)
         copies = built[0][1]
         return tuple(
             Stage(
                 tier=tier,
                 device=device,
                 backend_name=name,
-                kernels=tuple(found),
+                operators=found,
+                speeds=make.speeds(found.sorts),
                 machine=Machine(
                     bandwidth=make.device.memory_bandwidth_bytes_per_s,
                     cache_bytes=0 if tier == "disk" else make.device.cache_bytes,  # it is the host's, which counts it
@@ -113,13 +119,41 @@ class StageBuilder:
                 team=self.parallel.team if tier == "device" else 1,
                 rates=make.rate,
                 shares=tuple(share[index] for index in here),
-                stream=self._stream(tier, rows, copies, make),
+                stream=self._stream(tier, rows, found.sorts, copies, make),
                 bounded=not is_typical(device),
                 paging=self._paging(tier, device),
             )
-            for ((tier, device, name, _, here), make, rows), found in zip(built, kernels, strict=True)
-            if tier == "device" or found or any(share[index].weight_bytes for index in here)
+            for ((tier, device, name, _, here), make, rows), found in zip(built, operators, strict=True)
+            if tier == "device" or found.kernels or any(share[index].weight_bytes for index in here)
         )
+
+    def _operators(self, make: KernelBuilder, rows: Sequence[OperatorRow]) -> Operators:
+        """The operators of some rows; those of the whole model are the same on each device."""
+
+        def made() -> Operators:
+            return Operators(tuple(map(make.kernel, rows)), tuple(map(make.sort, rows)))
+
+        if tuple(map(id, rows)) != tuple(map(id, self.layout.rows)):
+            return made()
+        return _whole.of((self.layout, self.engine), (self.cache.names, self.scale, self.expanded, self.parallel), made)
+
+    def _shares(
+        self,
+        held: Sequence[tuple[OperatorRow, Kernel]],
+        operators: Sequence[Operators],
+        placement: Placement,
+        resident: int,
+    ) -> tuple[DeviceShare, ...]:
+        """What each place holds; where all runs in one place, it is the same on each device."""
+
+        def made() -> tuple[DeviceShare, ...]:
+            return shares(self.layout, held, placement, resident, self.parallel.weight_copies)
+
+        if placement.only is None:
+            return made()
+        tiers = tuple(place.tier for place in placement.places)
+        names = tiers, placement.only, placement.embedding, len(placement.layers), resident, self.parallel
+        return _held.of((self.layout, *operators), names, made)
 
     @property
     def _computes_on_host(self) -> bool:
@@ -140,7 +174,12 @@ class StageBuilder:
         )  # fmt: skip
 
     def _stream(
-        self, tier: Tier, rows: Sequence[OperatorRow], device: KernelBuilder, own: KernelBuilder
+        self,
+        tier: Tier,
+        rows: Sequence[OperatorRow],
+        sorts: tuple[Sort, ...],
+        device: KernelBuilder,
+        own: KernelBuilder,
     ) -> Stream | None:
         """How weights of a stage come to where they are multiplied."""
         rules = self.engine.offload
@@ -149,8 +188,9 @@ class StageBuilder:
         if tier == "disk":
             assert self.system.disk is not None
             link = self._link("disk", self.system.disk.bandwidth_bytes_per_s)
-            kernels = tuple(own.kernel(row) if row.weight_bytes else None for row in rows)
-            return Stream(link, 0, 0, rules.overlapped, kernels)
+            far = zip(rows, own.speeds(sorts), strict=True)
+            speeds = tuple(found if row.weight_bytes else None for row, found in far)
+            return Stream(link, 0, 0, rules.overlapped, speeds)
         first = 0 if rules.mode == "stream" else rules.copies_from_tokens
         if first is None:
             return None
@@ -158,7 +198,8 @@ class StageBuilder:
         scaled = moe is not None and rules.counts_tokens_of_experts
         of_experts = first * moe.experts // moe.active if moe is not None and scaled else first
         # Attention goes where the weights around it go, with what is cached, unless it was told to stay.
-        moved = tuple(None if self.pinned and row.operator.kind in CACHED else device.kernel(row) for row in rows)
+        near = zip(sorts, device.speeds(sorts), strict=True)
+        moved = tuple(None if self.pinned and sort.kind in CACHED else found for sort, found in near)
         return Stream(self._host_link("weights", self.system.device), first, of_experts, rules.overlapped, moved)
 
     def _paging(self, tier: Tier, device: HardwareSpec) -> Link | None:

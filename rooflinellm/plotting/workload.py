@@ -253,10 +253,10 @@ def _ideal_keys(answer: Estimate, weights: Any, engine: str | None) -> tuple[tup
     one = answer.hardware.model_copy(update={"count": 1, "others": ()})
     plan = entered(answer.model, one, fmt, spec, backend, answer.kv, None, build_date).plan()
     by_kind: tuple[dict[str, None], dict[str, None]] = ({}, {})
-    for kernel in plan.kernels:
+    for kernel, speeds in zip(plan.kernels, plan.speeds, strict=True):
         attention = kernel.kind == "attention"
-        if kernel.ideal_key and (attention or shares.get(kernel.name, 1.0) >= SMALL):
-            by_kind[attention][kernel.ideal_key] = None
+        if speeds.ideal_key and (attention or shares.get(kernel.name, 1.0) >= SMALL):
+            by_kind[attention][speeds.ideal_key] = None
     return tuple(by_kind[0]), tuple(by_kind[1])
 
 
