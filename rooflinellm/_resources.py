@@ -49,6 +49,20 @@ def database(name: Literal["hardware_db", "model_db"]) -> Traversable:
     )
 
 
+PARSED = "parsed.jsonl"
+
+
+def parsed() -> bytes:
+    """Return what `_parsed` wrote when the package was built; nothing in a checkout."""
+    from importlib.resources import files
+
+    file = files(APPLICATION) / "_data" / PARSED
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
 def user_directories() -> list[Path]:
     """Return the folders searched for the user's own entries, the first to win first.
 

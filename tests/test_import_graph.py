@@ -33,14 +33,17 @@ ROWS: dict[str, tuple[str, ...]] = {
     "reporting": ("api", "launch", "results", "plotting"),
     "cli": ("api", "launch", "results", "plotting", "reporting"),
 }
-BASE = ("units", "errors", "_shown", "metrics", "_yaml", "_resources", "_files", "_numeric", "_kept")
+BASE = (
+    *("units", "errors", "_shown", "metrics", "_yaml", "_strict_yaml", "_parsed", "_resources", "_files", "_numeric"),
+    "_kept",
+)
 ROOM_OF = dict.fromkeys(BASE, "base") | {"__main__": "cli"}
 # A result that shows itself: a method takes what stands below its module when it is called.
 NAMED_EXCEPTIONS = {("Sweep.plot", "plotting"), ("Estimate.explain", "summary"), ("Estimate._repr_html_", "summary")}
 FACADE = "facade"  # rooflinellm/__init__.py: hands out the public names lazily, so it may name every room
 
 # What a base module may import beside the standard library.
-BASE_EXTERNAL = {"_yaml": {"yaml"}, "_numeric": {"numpy"}}
+BASE_EXTERNAL = {"_strict_yaml": {"yaml"}, "_numeric": {"numpy"}}
 # Optional dependencies: never at module level.
 OPTIONAL = {"pandas", "huggingface_hub", "torch", "threadpoolctl"}
 

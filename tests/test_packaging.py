@@ -13,10 +13,11 @@ from typing import Literal
 
 import pytest
 
-from rooflinellm import __version__, _resources, errors
+from rooflinellm import __version__, _parsed, _resources, _strict_yaml, errors
 
 ROOT = Path(__file__).resolve().parents[1]
 DATABASES = ("hardware_db", "model_db")
+PARSED = "rooflinellm/_data/parsed.jsonl"
 DATA_SUFFIXES = (".yaml", ".csv.gz", ".md")
 CODE_SUFFIXES = (".py", ".html", ".css")
 DEPENDENCIES = ("numpy", "pydantic", "yaml", "matplotlib", "scipy", "rich", "click")
@@ -95,12 +96,27 @@ def test_the_wheel_holds_the_package_and_the_databases_and_nothing_else(wheel: P
 
     data = {f"rooflinellm/_data/{name}" for database in DATABASES for name in files_below(ROOT / database)}
     code = files_below(ROOT / "rooflinellm")
-    assert {name for name in names if not name.startswith(information)} == code | data
+    assert {name for name in names if not name.startswith(information)} == code | data | {PARSED}
 
     assert {name for name in data if not name.endswith(DATA_SUFFIXES)} == set()
     assert {name for name in code if not name.endswith(CODE_SUFFIXES)} == {"rooflinellm/py.typed"}
     for database in DATABASES:
         assert any(name.startswith(f"rooflinellm/_data/{database}/") and name.endswith(".yaml") for name in data)
+
+
+def test_the_wheel_says_what_its_yaml_says(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        monkeypatch.setattr(_resources, "parsed", lambda: archive.read(PARSED))
+        _parsed._packaged.cache_clear()
+        texts = [archive.read(name).decode() for name in archive.namelist() if name.endswith(".yaml")]
+        assert len(texts) > 700
+        try:
+            for text in texts:
+                assert _parsed.known(text) == _strict_yaml.parse(text, "text")
+            # The file itself counts where it was changed since, were it only in its last character.
+            assert _parsed.known(texts[0] + "\n") is _parsed.known("") is _parsed.UNKNOWN
+        finally:
+            _parsed._packaged.cache_clear()
 
 
 def test_two_builds_are_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
@@ -111,7 +127,7 @@ def test_two_builds_are_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
         shutil.copytree(
             ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"), copy_function=shutil.copy
         )
-    for name in ("pyproject.toml", "README.md", "LICENSE", "LICENSE-DATA"):
+    for name in ("pyproject.toml", "build_parsed.py", "README.md", "LICENSE", "LICENSE-DATA"):
         shutil.copy(ROOT / name, copy / name)
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, copy, folder=tmp_path)
     assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes()

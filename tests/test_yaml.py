@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinellm import _yaml
+from rooflinellm import _strict_yaml, _yaml
 from rooflinellm.errors import InvalidSpec, UnreadableFile
 
 ROOT = Path(__file__).parent.parent
@@ -24,7 +24,7 @@ SCALARS = (
 
 
 def full(text: str) -> Any:
-    return _yaml._parse_fully(text, "text")
+    return _strict_yaml.parse_fully(text, "text")
 
 
 def outcome(read: Any, text: str) -> Any:

@@ -5,7 +5,6 @@ What only lists of models and formats need is imported where it is used: a list 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
@@ -238,6 +237,8 @@ def data_version() -> str:
     of their names, with line ends as on Unix: the same data give the same version from a checkout, a wheel or a zip
     file, on every system, and any change of a value gives another. It takes about 15 ms.
     """
+    import hashlib
+
     digest = hashlib.sha256()
     folders: list[tuple[str, Traversable]] = [(name, _resources.database(name)) for name in DATABASES]
     for folder in _resources.user_directories():

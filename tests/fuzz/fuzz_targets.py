@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import fuzz_seeds as seeds
 
 import rooflinellm as rl
-from rooflinellm import _yaml, catalog
+from rooflinellm import _strict_yaml, _yaml, catalog
 from rooflinellm.api import turns, workloads
 from rooflinellm.catalog import encodings
 from rooflinellm.engine.layout import lay_out
@@ -90,7 +90,7 @@ def read_yaml(data: bytes) -> None:
     """Both readers of YAML give the same."""
     text = _text(data)
     found = []
-    for read in (_yaml.parse, lambda text: _yaml._parse_fully(text, "text")):
+    for read in (_yaml.parse, lambda text: _strict_yaml.parse_fully(text, "text")):
         try:
             found.append(repr(read(text)))
         except RooflineError as error:
