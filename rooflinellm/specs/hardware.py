@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from rooflinellm import units
+from rooflinellm._kept import Kept
 from rooflinellm._shown import in_unit, line
 from rooflinellm.errors import InvalidRequest, MissingSpec
 from rooflinellm.specs.common import Count, Entry, Evidence, Name, Positive, Quantity, Source, Spec
@@ -465,6 +466,9 @@ class DeviceGroup(Spec):
     count: Annotated[int, Field(ge=1, le=1024)] = 1
 
 
+_groups = Kept[tuple[DeviceGroup, ...]](512)
+
+
 class SystemSpec(Spec):
     """Devices, host memory and drives that run one model together.
 
@@ -503,8 +507,12 @@ class SystemSpec(Spec):
     @property
     def groups(self) -> tuple[DeviceGroup, ...]:
         """All kinds of devices that compute, the first one first."""
-        first = DeviceGroup.model_construct(device=self.device, count=self.count)  # both are checked already
-        return (first, *self.others)
+
+        def made() -> tuple[DeviceGroup, ...]:
+            first = DeviceGroup.model_construct(device=self.device, count=self.count)  # both are checked already
+            return (first, *self.others)
+
+        return _groups.of((self.device, self.others), (self.count,), made)
 
     @property
     def device_count(self) -> int:
