@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy.sparse import csr_matrix, diags
+from scipy.sparse import csr_matrix
 
 from rooflinellm import units
-from rooflinellm.calibration.samples import Entry, Sample
+from rooflinellm.calibration.samples import COLUMNS, Sample
 from rooflinellm.efficiency.rates import value
 from rooflinellm.specs.profile import KernelGroup, Level
 
@@ -51,11 +51,11 @@ def encoding_class(encoding: str) -> str:
     return next((pattern for pattern, starts in CLASSES if encoding.startswith(starts)), encoding)
 
 
-def parameters_of(entry: Entry, part: Part) -> list[Parameter]:
-    """The factors that a part of an entry is the product of."""
+def parameters_of(names: Mapping[Level, str], part: Part) -> list[Parameter]:
+    """The factors that a part of an entry of such names is the product of."""
     parameters: list[Parameter] = [(part, "base", "")]
     for level in LEVELS[part]:
-        name = entry.names.get(level)
+        name = names.get(level)
         if name is not None:
             parameters.append((part, level, encoding_class(name) if level == "encoding" else name))
     return parameters
@@ -84,36 +84,55 @@ class Design:
         grow: bool = False,
         upon: KernelGroup | None = None,
     ) -> None:
-        entries = [(number, entry) for number, sample in enumerate(samples) for entry in sample.entries]
-        size = len(entries)
+        columns = np.concatenate([sample.columns for sample in samples]).T
+        by_name = dict(zip(COLUMNS, columns, strict=True))
+        self.launches = by_name["launches"] * units.MICRO
+        self.memory, self.memory_step = by_name["memory_s"], by_name["memory_step_s"]
+        self.tile, self.tile_step, self.tile_fixed = by_name["tile_s"], by_name["tile_step_s"], by_name["tile_fixed_s"]
+        self.vector, self.passes = by_name["vector_s"], by_name["passes"]
 
-        def column(name: str) -> Any:
-            return np.array([getattr(entry, name) for _, entry in entries])
-
-        self.launches = column("launches") * units.MICRO
-        self.memory, self.memory_step = column("memory_s"), column("memory_step_s")
-        self.tile, self.tile_step, self.tile_fixed = column("tile_s"), column("tile_step_s"), column("tile_fixed_s")
-        self.vector, self.passes = column("vector_s"), column("passes")
-        self.offsets = {part: np.zeros(size) for part in PARTS}
-        places: dict[Part, tuple[list[int], list[int]]] = {part: ([], []) for part in PARTS}
-        for row, (_, entry) in enumerate(entries):
-            for part in PARTS:
+        # Many entries are of the same names: their factors are looked up once.
+        known: dict[tuple[tuple[Level, str], ...], int] = {}
+        kinds = np.array([known.setdefault(names, len(known)) for sample in samples for names in sample.names])
+        offsets = np.zeros((len(PARTS), len(known)))
+        places: list[list[int]] = []
+        parts: list[list[int]] = []
+        for kind, names in enumerate(known):
+            of_kind: list[tuple[int, int]] = []
+            for number, part in enumerate(PARTS):
                 if upon is not None:
-                    self.offsets[part][row] = np.log(value(getattr(upon, part), entry.names))
-                for parameter in parameters_of(entry, part):
+                    offsets[number, kind] = np.log(value(getattr(upon, part), dict(names)))
+                for parameter in parameters_of(dict(names), part):
                     place = index.setdefault(parameter, len(index)) if grow else index.get(parameter)
                     if place is not None:
-                        places[part][0].append(row)
-                        places[part][1].append(place)
+                        of_kind.append((place, number))
                     elif parameter[1] == "base" and upon is None:
-                        self.offsets[part][row] = np.log(START[part])
-        width = len(index)
-        self.select = {
-            part: csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(size, width))
-            for part, (rows, columns) in places.items()
-        }
-        numbers = [number for number, _ in entries]
-        self.sum = csr_matrix((np.ones(size), (numbers, range(size))), shape=(len(samples), size))
+                        offsets[number, kind] = np.log(START[part])
+            of_kind.sort()
+            places.append([place for place, _ in of_kind])
+            parts.append([number for _, number in of_kind])
+        self.offsets = dict(zip(PARTS, offsets[:, kinds], strict=True))
+
+        # Each entry's factors: their places, and which part each belongs to.
+        lengths = np.array([len(each) for each in places])
+        starts = np.cumsum(lengths) - lengths
+        ends = np.cumsum(lengths[kinds])
+        self._rows = np.repeat(np.arange(len(kinds)), lengths[kinds])
+        picked = np.arange(len(self._rows)) - (ends - lengths[kinds] - starts[kinds])[self._rows]
+        self._part = np.array([number for each in parts for number in each], dtype=int)[picked]
+        self._factors = csr_matrix(
+            (
+                np.ones(len(picked)),
+                np.array([place for each in places for place in each], dtype=int)[picked],
+                np.concatenate([[0], ends]),
+            ),
+            shape=(len(kinds), len(index)),
+        )
+        self.select = {part: self._scaled(self._part == number).copy() for number, part in enumerate(PARTS)}
+        for each in self.select.values():
+            each.eliminate_zeros()
+        numbers = np.repeat(np.arange(len(samples)), [len(sample.names) for sample in samples])
+        self.sum = csr_matrix((np.ones(len(kinds)), (numbers, range(len(kinds)))), shape=(len(samples), len(kinds)))
 
     def evaluate(self, x: Any) -> tuple[Any, dict[Part, Any]]:
         """Predicted times of the samples, and what each entry's time grows by with the logarithm of each part. [s]"""
@@ -147,7 +166,12 @@ class Design:
 
     def jacobian(self, slopes: Mapping[Part, Any]) -> Any:
         """Derivative of the samples' times by the logarithms of the factors. [s]"""
-        return self.sum @ sum(diags(slopes[part]) @ self.select[part] for part in PARTS)
+        by_part = np.stack([slopes[part] for part in PARTS])
+        return self.sum @ self._scaled(by_part[self._part, self._rows])
+
+    def _scaled(self, data: Any) -> Any:
+        """The factors of each entry, each times a number."""
+        return csr_matrix((data.astype(float), self._factors.indices, self._factors.indptr), self._factors.shape)
 
 
 def longer(count: Any, a: Any, a_step: Any, b: Any, b_step: Any) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import least_squares
-from scipy.sparse import diags, vstack
+from scipy.sparse import csr_matrix, diags, vstack
 
 from rooflinellm.calibration.design import LEVELS, START, Design, Parameter, Part
 from rooflinellm.calibration.samples import Sample, log_times
@@ -113,14 +113,26 @@ def fit_group(samples: Sequence[Sample], pull: Mapping[Level | Literal["base"], 
 def solve(design: Design, samples: Sequence[Sample], start: Any, strength: Any) -> Any:
     """Find the logarithms of factors that fit the samples' times best, each drawn to where it starts. [-]"""
     target, weight = log_times(samples), weights(samples)
+    pulls = csr_matrix(diags(strength))
+    last: tuple[Any, Any] = None, None
+
+    def evaluated(x: Any) -> Any:
+        """Times and slopes; the slopes are asked for where the times just were."""
+        nonlocal last
+        if not np.array_equal(x, last[0]):
+            last = x.copy(), design.evaluate(x)
+        return last[1]
 
     def residuals(x: Any) -> Any:
-        times, _ = design.evaluate(x)
+        times, _ = evaluated(x)
         return np.concatenate([weight * (np.log(times) - target), strength * (x - start)])
 
     def jacobian(x: Any) -> Any:
-        times, slopes = design.evaluate(x)
-        return vstack([diags(weight / times) @ design.jacobian(slopes), diags(strength)], format="csr")
+        times, slopes = evaluated(x)
+        found = design.jacobian(slopes)
+        found.sort_indices()
+        found.data *= np.repeat(weight / times, np.diff(found.indptr))
+        return vstack([found, pulls], format="csr")
 
     return least_squares(
         residuals,

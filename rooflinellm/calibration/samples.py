@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,11 @@ class Entry:
         return replace(self, **{name: getattr(self, name) * share for name in times})
 
 
-@dataclass(frozen=True, slots=True)
+COLUMNS = tuple(each.name for each in fields(Entry))[1:]
+"""The numbers of an entry, in the order of `Sample.columns`."""
+
+
+@dataclass(frozen=True)
 class Sample:
     """One vote: the median of the rows of a series.
 
@@ -108,6 +113,16 @@ class Sample:
     measured_s: float
     ideal_s: float
     entries: tuple[Entry, ...]
+
+    @cached_property
+    def columns(self) -> Any:
+        """Numbers of its entries, a row each."""
+        return np.array([[getattr(entry, name) for name in COLUMNS] for entry in self.entries])
+
+    @cached_property
+    def names(self) -> tuple[tuple[tuple[Level, str], ...], ...]:
+        """What factors of its entries may depend on."""
+        return tuple(tuple(entry.names.items()) for entry in self.entries)
 
 
 def samples(rows: Iterable[tuple[Row, Resolved]], evaluator: Evaluator) -> list[Sample]:
