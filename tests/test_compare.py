@@ -231,3 +231,16 @@ def test_mistakes_are_said_in_a_line(
     found, out, err = run(capsys, "compare", MODEL, *typed)
     assert (found, out) == (code, "")
     assert said in err
+
+
+@pytest.mark.filterwarnings("error::rooflinellm.RooflineWarning")
+def test_no_prompt_that_nobody_named_is_beyond_the_context() -> None:
+    # Of its own accord a model made for 4,096 tokens is asked for the short prompt alone, and nothing is warned of.
+    assert rl.compare("phi-3-mini-4k", "rtx-4090").prompt_tokens == (512,)
+    assert rl.compare("llama-3.1-8b", "rtx-4090").prompt_tokens == (512, 8192)
+    assert rl.compare("llama-3.1-8b", "rtx-4090", context_limit=8192).prompt_tokens == (512,)
+    asked = rl.questions("phi-3-mini-4k", "rtx-4090").estimates
+    assert [each.workload["prompt_tokens"] for each in asked] == [512]
+    found = rl.report("phi-3-mini-4k", ["rtx-4090", "rtx-3090"], batch=4)
+    assert found.comparison.prompt_tokens == (512,)
+    assert not found.warnings

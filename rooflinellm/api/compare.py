@@ -14,6 +14,7 @@ from rooflinellm._numeric import is_array
 from rooflinellm._shown import line, one_line
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import count, single_values
+from rooflinellm.api.default_prompts import default_prompts
 from rooflinellm.api.estimate import MAX_TOKENS, estimate
 from rooflinellm.api.lookup import Name
 from rooflinellm.errors import InvalidRequest, RooflineError, RooflineWarning, met
@@ -29,7 +30,6 @@ ENERGY_NOTE = (
     "J/token: energy of a decoded token, at the share of the rated power (W) that decode takes, of devices too that "
     "wait for their layers"
 )
-PROMPTS = (512, 8_192)
 """Prompt lengths that are shown where none is given: short, and long enough for attention to count. [token]"""
 
 
@@ -157,7 +157,7 @@ class Comparison:
 
 
 def compare(
-    model: Name | ModelEntry | ModelSpec, hardware: Any, *, prompt_tokens: Any = PROMPTS, **request: Any
+    model: Name | ModelEntry | ModelSpec, hardware: Any, *, prompt_tokens: Any = None, **request: Any
 ) -> Comparison:
     """Estimate one model on several systems, everything else being equal.
 
@@ -170,8 +170,8 @@ def compare(
         As in `rooflinellm.model`.
     hardware : sequence of str, path or spec
         As in `rooflinellm.system`, at least one.
-    prompt_tokens : int or sequence of int
-        Lengths of the prompt. [token]
+    prompt_tokens : int or sequence of int, optional
+        Lengths of the prompt; None is 512 and 8,192, as far as the context holds them. [token]
     **request
         As in `rooflinellm.estimate`, single values.
 
@@ -195,6 +195,8 @@ def compare(
     """
     entry = lookup.model(model)
     systems = list({each.id: each for each in map(lookup.system, _listed(hardware, "hardware"))}.values())
+    if prompt_tokens is None:
+        prompt_tokens = default_prompts(entry.max_context_tokens, request)
     asked = _listed(prompt_tokens, "prompt_tokens")
     for each in asked:
         single_values({"prompt_tokens": each})

@@ -11,7 +11,7 @@ from typing import Any
 from rooflinellm._shown import one_line
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import scalar_count, sequence, single_values
-from rooflinellm.api.compare import PROMPTS
+from rooflinellm.api.default_prompts import default_prompts
 from rooflinellm.api.estimate import MAX_TOKENS, estimate
 from rooflinellm.api.lookup import Name
 from rooflinellm.errors import InvalidRequest, RooflineWarning
@@ -128,7 +128,7 @@ def questions(
     model: Name | ModelEntry | ModelSpec,
     hardware: Name | HardwareSpec | SystemSpec,
     *,
-    prompts: Sequence[int] = PROMPTS,
+    prompts: Sequence[int] | None = None,
     contexts: Sequence[int] | None = None,
     **request: Any,
 ) -> Questions:
@@ -140,8 +140,9 @@ def questions(
     ----------
     model, hardware
         As in `estimate`.
-    prompts : sequence of int
-        Lengths of the prompt: an everyday one and a long one. [token]
+    prompts : sequence of int, optional
+        Lengths of the prompt: an everyday one and a long one; None is 512 and 8,192, as far as the context holds them.
+        [token]
     contexts : sequence of int, optional
         Amounts of occupied context; None goes from empty to what the model is made for. [token]
     **request
@@ -164,8 +165,11 @@ def questions(
     single_values(request)
     if "prompt_tokens" in request:
         raise InvalidRequest("name lengths of the prompt as prompts", where="prompt_tokens")
-    lengths = _whole("prompts", prompts)
-    if len(set(lengths)) == 1:
+    if prompts is None:
+        lengths = list(default_prompts(lookup.model(model).max_context_tokens, request))
+    else:
+        lengths = _whole("prompts", prompts)
+    if prompts is not None and len(set(lengths)) == 1:
         text = "prompts: one length does not show how prefill grows; give an everyday one and a long one"
         warnings.warn(text, RooflineWarning, stacklevel=2)
     estimates = tuple(estimate(model, hardware, prompt_tokens=each, **request) for each in dict.fromkeys(lengths))

@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-PROMPTS = (512, 8_192)
-"""Lengths of the prompt where none are asked for. [token]"""
-OUTPUT = 128
-"""Tokens of the answer where none are asked for. [token]"""
 OF_A_REQUEST = ("context_tokens", "prompt_tokens", "output_tokens")
 
 
 def default_prompts(model: Any, keywords: Mapping[str, Any]) -> tuple[int, ...]:
-    """Those of `PROMPTS` that the configured context holds and the model is made for; at least the first."""
-    room = _made_for(model)
-    if (limit := keywords.get("context_limit")) is not None:
-        room = min(room, _largest(limit))
-    room -= _largest(keywords.get("context_tokens", 0)) + _largest(keywords.get("output_tokens", OUTPUT))
-    return tuple(prompt for prompt in PROMPTS if prompt <= room) or PROMPTS[:1]
+    """Lengths of the prompt that are shown where nobody names any."""
+    from rooflinellm.api import default_prompts
+
+    return default_prompts.default_prompts(_made_for(model), keywords)
 
 
 def asked_warnings(texts: Iterable[str], model: Any, given: Mapping[str, Any]) -> list[str]:

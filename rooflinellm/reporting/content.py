@@ -67,6 +67,8 @@ class Findings:
         Keywords of an estimate.
     date : str or None
         When it was made, as the reader is told.
+    named : bool
+        Whether somebody named the lengths of the prompts.
     """
 
     comparison: Comparison
@@ -76,6 +78,7 @@ class Findings:
     contexts: tuple[int, ...]
     request: Mapping[str, Any]
     date: str | None
+    named: bool = True
 
     @property
     def batch(self) -> int:
@@ -102,7 +105,7 @@ def warnings_of(found: Findings) -> tuple[str, ...]:
     """Warnings about the systems, of those that begin alike that of the batch, and one about the prompts."""
     several = [*found.comparison.warnings, *found.together.warnings]
     said = list({tuple(text.split(": ")[:2]): text for text in several}.values())
-    return (*said, ONE_PROMPT) if len(found.prompts) == 1 else tuple(said)
+    return (*said, ONE_PROMPT) if found.named and len(found.prompts) == 1 else tuple(said)
 
 
 def page(found: Findings) -> Page:

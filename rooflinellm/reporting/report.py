@@ -14,7 +14,7 @@ from typing import Any
 from rooflinellm._files import write_whole
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import count
-from rooflinellm.api.compare import PROMPTS, Comparison, compare
+from rooflinellm.api.compare import Comparison, compare
 from rooflinellm.api.estimate import MAX_TOKENS
 from rooflinellm.api.lookup import Name
 from rooflinellm.api.questions import ByContext, by_context
@@ -143,7 +143,7 @@ def report(
     model: Name | ModelEntry | ModelSpec,
     hardware: Any,
     *,
-    prompts: Any = PROMPTS,
+    prompts: Any = None,
     context: Any = None,
     path: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -162,8 +162,9 @@ def report(
         As in `rooflinellm.model`.
     hardware : str, path, spec, or a sequence of them
         As in `rooflinellm.system`, at most 7.
-    prompts : int or sequence of int
-        Lengths of the prompt: an everyday one and a long one. [token]
+    prompts : int or sequence of int, optional
+        Lengths of the prompt: an everyday one and a long one; None is 512 and 8,192, as far as the context holds them.
+        [token]
     context : int or sequence of int, optional
         Amounts of occupied context for the fourth question; one number is the largest of several steps, None steps up
         to what the model is made for. [token]
@@ -216,7 +217,8 @@ def _findings(
             raise InvalidRequest(f"{len(together.rows)} systems are more than {MOST_SYSTEMS}", where="hardware")
         comparison = together
         if request.get("batch", 1) != 1:
-            comparison = compare(spec, [row.system for row in together.rows], prompt_tokens=prompts, **alone)
+            systems = [row.system for row in together.rows]
+            comparison = compare(spec, systems, prompt_tokens=together.prompt_tokens, **alone)
         growths = _growths(comparison, context, alone)
     contexts = next(iter(growths.values())).decode
     return Findings(
@@ -227,6 +229,7 @@ def _findings(
         contexts=tuple(item.workload["context_tokens"] for item in contexts),
         request=request,
         date=date,
+        named=prompts is not None,
     )
 
 

@@ -32,7 +32,6 @@ ENDINGS = (".html", ".md")
 @click.option(
     *("-p", "--prompt", "prompts"),
     type=LENGTHS,
-    default="512,8192",
     metavar="N,N",
     help="Lengths of the prompt, an everyday and a long one; 8k is 8192.  [default: 512,8192]",
 )
@@ -49,7 +48,7 @@ def command(
     hardware: Sequence[str],
     path: str,
     force: bool,
-    prompts: Sequence[int],
+    prompts: Sequence[int] | None,
     contexts: Sequence[int] | None,
     date: str | None,
     keywords: dict[str, Any],

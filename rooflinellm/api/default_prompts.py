@@ -1,0 +1,36 @@
+"""Lengths of the prompt that are shown where nobody names any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+PROMPTS = (512, 8_192)
+"""An everyday one and a long one. [token]"""
+OUTPUT = 128
+"""Tokens of the answer where none are asked for. [token]"""
+
+
+def default_prompts(most_tokens: int, request: Mapping[str, Any]) -> tuple[int, ...]:
+    """Those of `PROMPTS` that the configured context holds and the model is made for; at least the first.
+
+    Parameters
+    ----------
+    most_tokens : int
+        What the model is made for. [token]
+    request : mapping of str to Any
+        Arguments of `estimate`.
+    """
+    room = most_tokens
+    if (limit := request.get("context_limit")) is not None:
+        room = min(room, _largest(limit))
+    room -= _largest(request.get("context_tokens", 0)) + _largest(request.get("output_tokens", OUTPUT))
+    return tuple(prompt for prompt in PROMPTS if prompt <= room) or PROMPTS[:1]
+
+
+def _largest(value: Any) -> int:
+    """The largest of some lengths; what is no length is for `estimate` to refuse."""
+    try:
+        return int(max(value) if isinstance(value, list | tuple) else value)
+    except (TypeError, ValueError, OverflowError):
+        return 0
