@@ -317,6 +317,19 @@ def test_a_batch_between_two_contexts_is_between_them() -> None:
     for extra in range(1, 8):
         mixed = steps.decode_s(8, 8_000 + extra, 5)
         assert mixed == pytest.approx(ends[0] + extra / 8 * (ends[1] - ends[0]), rel=1e-12)
+    # The same where a chunk of a prompt is computed beside them: each token in a cache is read once.
+    ends = [steps.mixed_s(8, 8 * context, [(256, 0)], 0) for context in (1_000, 1_001)]
+    assert ends[0] < ends[1]
+    for extra in range(1, 8):
+        mixed = steps.mixed_s(8, 8_000 + extra, [(256, 0)], 0)
+        assert mixed == pytest.approx(ends[0] + extra / 8 * (ends[1] - ends[0]), rel=1e-12)
+
+
+def test_a_prompt_of_several_chunks_does_not_queue_behind_itself() -> None:
+    found = load(concurrency=1, requests=2, prompt_tokens=60_000, output_tokens=2)
+    assert found.requests.arrival_s[0] == 0
+    assert found.ttft_s.mean > 0.5  # several passes
+    assert found.requests.queue_s.tolist() == [0, 0]
 
 
 def test_without_a_second_token_the_next_one_is_that_of_an_estimate() -> None:

@@ -116,6 +116,16 @@ def test_weights_that_are_over_cross_the_link() -> None:
     assert over / held.weight_bytes < more * 0.4 * 31.5e9 / read < over / held.weight_bytes + 0.15
 
 
+def test_state_that_is_over_crosses_the_link_twice_a_pass() -> None:
+    # After the compute buffer it is the state that goes out; each step reads and writes all of it.
+    request: dict[str, Any] = {"prompt_tokens": 0, "output_tokens": 100, "batch": 64, "weights": "Q4_K_M"}
+    rest = "GiB,1000GB/s,100TFLOP/s@fp16,200TFLOP/s@int8"
+    (part,) = ask("qwen3.8-27b", f"64{rest}", **request).memory.placement
+    assert part.state_bytes > 9 * 2**30 and part.workspace_bytes < 2**30
+    less, more = (ask("qwen3.8-27b", f"{part.bytes / 2**30 - out:.9f}{rest}", **request) for out in (2, 6))
+    assert more.tpot_s.expected - less.tpot_s.expected == pytest.approx(2 * 4 * 2**30 / (0.4 * 31.5e9), rel=1e-4)
+
+
 def test_it_works_with_arrays_and_on_several_devices() -> None:
     limits = np.array([1_024, 32_768, 131_072])
     many = ask("llama-3.3-70b", "2x rtx-4090", context_limit=limits).decode.tokens_per_s

@@ -90,6 +90,14 @@ def test_a_share_of_drafts_is_no_probability(alpha: float, length: int) -> None:
     assert acceptance.cycle_tokens({"length": cycle}, length) == pytest.approx(cycle)
 
 
+def test_a_cycle_gives_from_one_token_to_all_and_one_more() -> None:
+    assert acceptance.cycle_tokens({"length": 1}, 4) == 1
+    assert acceptance.cycle_tokens({"length": 5}, 4) == 5
+    for beyond in (0.99, 5.01):
+        with pytest.raises(InvalidRequest, match="1 to 5"):
+            acceptance.cycle_tokens({"length": beyond}, 4)
+
+
 @given(alpha=alphas, length=lengths)
 def test_more_acceptance_and_longer_drafts_give_more(alpha: float, length: int) -> None:
     cycle = acceptance.tokens_per_cycle(alpha, length)
