@@ -1,11 +1,15 @@
 """Prefill and decode on machines of their own: hand values, and what has to hold."""
 
+import csv
+import io
+import json
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 import rooflinellm as rl
+from rooflinellm.cli import main
 
 MODEL, MACHINE = "llama-3.1-8b", "h100-sxm"
 SERVED: dict[str, Any] = {"weights": "fp8", "engine": "vllm", "prompt_tokens": 8192, "output_tokens": 256}
@@ -130,3 +134,44 @@ def test_what_does_not_fit_is_said_with_its_machine() -> None:
     with pytest.warns(rl.RooflineWarning, match=r"^decode: memory"):
         found = rl.disaggregated(MODEL, MACHINE, "rtx-3080-10gb", **SERVED | {"weights": "bf16"})
     assert found.decode.memory.fits is False
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(["disaggregate", MODEL, *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = (MACHINE, MACHINE, "-w", "fp8", "-e", "vllm", "-p", "8192", "-n", "256", "-b", "4")
+    found = split(batch=4)
+    code, out, err = run(capsys, *asked)
+    assert (code, err) == (0, "")
+    assert "first token" in out and "prefill machines for each that decodes" in out
+    code, out, _ = run(capsys, *asked, "--json")
+    assert code == 0
+    assert json.loads(json.dumps(found.to_dict())).items() <= json.loads(out).items()
+    code, out, _ = run(capsys, *asked, "--format", "csv")
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert (row["prompt_tokens"], row["output_tokens"], row["batch"]) == ("8192", "256", "4")
+    assert float(row["ttft_s_expected"]) == found.ttft_s.expected
+    code, out, _ = run(capsys, *asked, "--link", "1", "--no-overlap", "--json")
+    assert json.loads(out)["ttft_s"]["expected"] == split(batch=4, link=1.0, overlap=False).ttft_s.expected
+
+
+def test_either_machine_has_degrees_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    several = (f"2x {MACHINE}", f"4x {MACHINE}", "-w", "fp8", "--decode-parallel", "tp=2,dp=2")
+    code, out, _ = run(capsys, *several, "--prefill-parallel", "tp=2", "--json")
+    assert code == 0
+    assert json.loads(out)["decode"]["workload"]["data_parallel"] == 2
+    code, _, err = run(capsys, *several)
+    assert code == 2 and "to prefill" in err and "--prefill-parallel" in err
+    for wrong in ("tp", "tp=x", "xp=2", ""):
+        code, _, err = run(capsys, *several, "--prefill-parallel", wrong)
+        assert code == 2 and "no list of degrees" in err
+
+
+@pytest.mark.parametrize(("arguments", "said"), [(("-n", "1"), "at least 2"), (("--link", "tin-can"), "no network")])
+def test_what_the_command_refuses(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str) -> None:
+    code, out, err = run(capsys, MACHINE, MACHINE, *arguments)
+    assert (code, out) == (2, "") and said in err

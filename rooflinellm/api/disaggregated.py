@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinellm import catalog
+from rooflinellm._numeric import plain
 from rooflinellm._shown import one_line
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import positive, scalar_count, single_values
@@ -19,7 +20,7 @@ from rooflinellm.efficiency.rates import way
 from rooflinellm.errors import InvalidRequest, RooflineWarning
 from rooflinellm.operators.model import ModelSpec
 from rooflinellm.render import Column, Table
-from rooflinellm.results import Estimate, Prediction
+from rooflinellm.results import Estimate, Prediction, flat_record
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 from rooflinellm.specs.model import ModelEntry
 from rooflinellm.specs.parsing import network
@@ -28,6 +29,9 @@ from rooflinellm.units import GB, MICRO, format_gib, format_seconds, significant
 
 LINK = "400gbe"
 """One port of 400 Gbit/s."""
+_TIMES = ("ttft_s", "tpot_s", "e2e_s", "transfer_s", "exposed_s")
+_SINGLE = ("kv_bytes", "prefill_per_decode", "device_tokens_per_s")
+_LENGTHS = ("context_tokens", "prompt_tokens", "cached_tokens", "context_limit", "prefill_chunk")
 _ALONE = {"count": 1, "others": (), "host": None, "host_cpu": None, "disk": None, "network": None}
 
 
@@ -70,17 +74,34 @@ class Disaggregated:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, in base units."""
-        times = ("ttft_s", "tpot_s", "e2e_s", "transfer_s", "exposed_s")
         return {
-            **{name: getattr(self, name).to_dict() for name in times},
-            "kv_bytes": self.kv_bytes,
-            "prefill_per_decode": self.prefill_per_decode,
-            "device_tokens_per_s": self.device_tokens_per_s,
+            **{name: getattr(self, name).to_dict() for name in _TIMES},
+            **{name: getattr(self, name) for name in _SINGLE},
             "prefill": self.prefill.to_dict(),
             "decode": self.decode.to_dict(),
             "assumptions": list(self.assumptions),
             "warnings": list(self.warnings),
         }
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One flat row: the machines, the request and what comes out."""
+        request = {name: plain(value) for name, value in self.decode.workload.items() if name == "batch"}
+        lengths = {name: plain(value) for name, value in self.prefill.workload.items() if name in _LENGTHS}
+        shown = {name: value for name, value in self.to_dict().items() if name in (*_TIMES, *_SINGLE)}
+        return [
+            {
+                "model": self.decode.model.id,
+                "prefill_hardware": self.prefill.hardware.id,
+                "decode_hardware": self.decode.hardware.id,
+                "weights": self.decode.weights,
+                "kv": self.decode.kv,
+                "engine": self.decode.engine,
+                **lengths,
+                "output_tokens": int(self.decode.workload["output_tokens"]) + 1,
+                **request,
+                **flat_record(shown),
+            }
+        ]
 
     def table(self) -> Table:
         """Times of a request, and how many machines of either kind go together."""
@@ -193,7 +214,9 @@ def disaggregated(
     prompts, requests = scalar_count("prefill_batch", prefill_batch), scalar_count("batch", batch)
     prompt, output = scalar_count("prompt_tokens", prompt_tokens), scalar_count("output_tokens", output_tokens)
     if output < 2:
-        raise InvalidRequest("at least 2: the first token is the prefill's", where="output_tokens")
+        raise InvalidRequest(
+            f"{output} is too few, at least 2 are needed: the first token is the prefill's", where="output_tokens"
+        )
     model, source = lookup.model(model), lookup.system(prefill_hardware)
     shared = {**request, "context_limit": context_limit, "options": replace(options, first_token="prefill")}
     asked = {**shared, **lengths, "prompt_tokens": prompt, "output_tokens": 0}
@@ -201,9 +224,9 @@ def disaggregated(
     single: dict[str, Any] = {name: value for name, value in asked.items() if name not in DEGREES}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)  # said below, with the machine they are about
-        first = estimate(model, source, **asked | waits | _degrees("prefill", prefill), batch=prompts)
+        first = _machine("prefill", model, source, **asked | waits | _degrees("prefill", prefill), batch=prompts)
         behind = {**shared, "context_tokens": context_tokens + prompt, "prompt_tokens": 0, "output_tokens": output - 1}
-        rest = estimate(model, decode_hardware, **behind | _degrees("decode", decode), batch=requests)
+        rest = _machine("decode", model, decode_hardware, **behind | _degrees("decode", decode), batch=requests)
         alone = estimate(model, source.model_copy(update=_ALONE), **single)  # without copies of what is shared
     size = int(alone.memory.kv_occupied_bytes + alone.memory.state_bytes)
     printed = _rate_of(link)
@@ -252,6 +275,18 @@ def disaggregated(
         ),
         warnings=said,
     )
+
+
+def _machine(name: str, model: Any, hardware: Any, **request: Any) -> Estimate:
+    """The answer of one machine; an error about its degrees says whose they are."""
+    try:
+        return estimate(model, hardware, **request)
+    except InvalidRequest as error:
+        if error.where not in DEGREES:
+            raise
+        beside = "Degrees may be of one machine alone: prefill=…, decode=…"
+        next_step = f"{error.next_step} {beside}" if error.next_step else beside
+        raise InvalidRequest(f"to {name}, {error.message}", where=error.where, next_step=next_step) from error
 
 
 def _degrees(where: str, degrees: Any) -> dict[str, Any]:

@@ -40,6 +40,7 @@ ORDER = (
         "sensitivity",
         "check",
         "load",
+        "disaggregate",
         "trace",
         "report",
     ),

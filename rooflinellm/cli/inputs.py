@@ -227,6 +227,8 @@ _FLAG_OF = {keyword: option.flags[-1] for keyword, option in OPTIONS.items()} | 
     "min_bits_per_weight": "--min-bits",
     "seconds": "--seconds",
     "rate": "--rate",
+    "link": "--link",
+    "prefill_batch": "--prefill-batch",
     "concurrency": "--concurrency",
     "requests": "--requests",
     "seed": "--seed",
@@ -248,6 +250,7 @@ _KEYWORD = re.compile(
 )
 _GIVEN = re.compile(rf"(?<![\w./\-])({_KEYWORDS})=([\d.]*\d)")
 _PYTHON = {
+    "prefill=…, decode=…": "--prefill-parallel tp=…, --decode-parallel tp=….",
     'prices={"rtx-3090": 700}': "--price rtx-3090=700",
     '{"accepted_over_drafted": 0.6}, {"length": 2.9}, or a list such as [0.77, 0.38]': (
         "accepted_over_drafted=0.6, length=2.9, or shares by position such as 0.77,0.38"
