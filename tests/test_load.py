@@ -359,6 +359,19 @@ def test_caches_never_take_more_than_there_is_and_all_requests_end() -> None:
     assert found.mean_concurrency == pytest.approx(found.requests_per_s * found.e2e_s.mean, rel=1e-9)
 
 
+def test_who_is_thrown_out_keeps_the_first_token() -> None:
+    plan, budget = _plan(MODEL, SERVER, "fp8"), 512
+    free = cache_room(plan, Allocation(False, False, budget), 400)
+    room = replace(free, capacity_bytes=int(free.of(400) + free.of(150)))  # both prompts, and one whole answer
+    steps = StepTimes(plan, 0.0, "operator", step_tokens=budget, sequences=2, context=400)
+    prompt, output = np.array([100, 100]), np.array([300, 300])
+    workload = Workload(np.zeros(2), 2, 0.0, prompt, np.zeros(2, dtype=int), output)
+    served = serve(Server(steps, room, budget, 2, True), workload)
+    assert served.preemptions.tolist() == [0, 1]
+    # Both prompts were computed in the same pass; the second one again, long after its answer began.
+    assert served.first_token_s[0] == served.first_token_s[1] < served.finish_s[0] / 2
+
+
 def test_the_room_is_what_the_memory_plan_leaves() -> None:
     plan = _plan(MODEL, CARD, "bf16", "vllm")
     memory = rl.estimate(MODEL, CARD, weights="bf16", engine="vllm", prompt_tokens=1_000, output_tokens=0).memory

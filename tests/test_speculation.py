@@ -171,6 +171,15 @@ def test_the_gain_goes_as_the_batch_computes(model: str) -> None:
     assert gains[-1] < 1
 
 
+@pytest.mark.parametrize(("draft", "chosen"), [("ngram", 4), ("llama-3.2-1b", 8)])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_each_drafted_token_is_chosen_from_all_logits(draft: str, chosen: int, batch: int) -> None:
+    # llama.cpp looks through 128,256 logits at 4 ns each: of what drafts and of what verifies, for each sequence.
+    found = drafted(4, {"length": 3.0}, draft=draft, batch=batch, output_tokens=301, engine="llama.cpp")
+    (row,) = [each for each in found.decode.operators if each.name == "choosing drafted tokens"]
+    assert row.time_s == pytest.approx(300 / 3 * batch * chosen * 128_256 * 4e-9)
+
+
 def test_a_mixture_reads_more_experts_to_verify() -> None:
     dense, mixture = (drafted(4, 0.7, model=model).speculation for model in ("llama-3.1-8b", "qwen3-30b-a3b"))
     assert mixture.verify_steps > dense.verify_steps >= 1
