@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 
 import rooflinellm as rl
 from rooflinellm import catalog
+from rooflinellm.api.plans import Setup, settle
+from rooflinellm.engine.evaluate import attended_work, attention_busy, attention_work, written_per_token
+from rooflinellm.engine.passes import Run
 
 MIB, GIB = 2**20, 2**30
 ROOMY = "1TiB,600GB/s,1000TFLOP/s@fp16"
@@ -403,3 +406,40 @@ def test_rows_of_one_name_are_one_row() -> None:
     # Two kinds of attention layers are two rows, and a reader must be able to tell them apart.
     names = [each.name for each in step("gpt-oss-20b").decode.operators]
     assert len(set(names)) == len(names)
+
+
+# ------------------------------------------------------------------------------------------------- runs of many passes
+
+
+def chunked() -> tuple[Any, Any]:
+    """Attention within chunks of 8,192 tokens (Llama 4 Scout), and what a device reaches in it."""
+    plan = settle("llama-4-scout", ROOMY, Setup(weights="Q4_K_M")).plan()
+    (found,) = [pair for pair in zip(plan.kernels, plan.speeds, strict=True) if pair[0].chunk is not None]
+    assert found[0].chunk == 8192
+    return found
+
+
+def test_steps_over_chunks_are_the_sum_of_their_parts() -> None:
+    kernel, speeds = chunked()
+    # From within a chunk over two whole ones into a fourth, and the same in pieces of which none reaches over an end.
+    whole = Run(3, 1, 20_000, 5_000)
+    parts = [Run(3, 1, 3_192, 5_000), Run(3, 1, 8_192, 8_192), Run(3, 1, 8_192, 16_384), Run(3, 1, 424, 24_576)]
+    assert sum(part.passes for part in parts) == whole.passes
+    for find in (lambda run: attention_busy(kernel, speeds, run), lambda run: attention_work(kernel, run)):
+        summed = [sum(values) for values in zip(*map(find, parts), strict=True)]
+        assert list(find(whole)) == pytest.approx(summed, rel=1e-12)
+    # A whole chunk reads 0 + 1 + … + 8,191 cached tokens for each sequence, in keys and values.
+    assert attention_work(kernel, parts[1]).read_bytes == 3 * 8_191 * 8_192 // 2 * kernel.kv_bytes_per_token
+
+
+def test_chunks_of_a_prompt_write_all_of_it() -> None:
+    kernel, _ = chunked()
+    read, per_token = 512 * (0 + 1 + 2 + 3) * kernel.kv_bytes_per_token, written_per_token(kernel)
+    assert attended_work(kernel, Run(1, 512, 4, 0))[1] == read + 4 * 512 * per_token
+    assert attended_work(kernel, Run(2, 512, 4, 0))[1] == 2 * (read + 4 * 512 * per_token)
+
+
+def test_nothing_fits_where_the_weights_do_not() -> None:
+    with pytest.warns(rl.RooflineWarning, match="does not fit"):
+        memory = rl.estimate("llama-3.3-70b", "rtx-4090", weights="F16", context_limit=4096).memory
+    assert (memory.max_batch, memory.max_context_tokens) == (0, 0)

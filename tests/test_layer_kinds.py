@@ -325,6 +325,9 @@ def test_compressed_attention() -> None:
     ]
     # Index keys of 2 + 4 bytes for 4 tokens, rounded up; 7 entries of 4 tokens; latents of 12 bytes.
     assert cells == [("indexer", 2, None), ("attention", 12, 8), ("attention to entries", 3, 28)]
+    # Queries of 4 x 6 are read; what was mixed, as wide, is written, and the token's own latent of 6.
+    (attention,) = [each for each in block_operators(Block(mixer=local, ffn=NOTHING), 10) if each.name == "attention"]
+    assert (attention.inputs, attention.outputs) == (24, 24 + 6)
 
 
 def test_delta_nets() -> None:

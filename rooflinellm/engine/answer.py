@@ -204,7 +204,7 @@ def _said(plan: Plan, prefill_tokens: int, decode_tokens: int) -> tuple[str, ...
         said.append(
             "experts: the ideal reads the active ones only; the expectation those that tokens touch as they are routed"
         )
-    said += [_paging(stage) for stage in plan.stages if stage.spill is not None and anywhere(stage.spill.spread > 1)]
+    said += [_paging(stage) for stage in plan.stages if stage.spill is not None]
     if plan.parallel.devices > 1:
         shared = plan.parallel
         said.append(
