@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import rooflinellm as rl
 from rooflinellm import catalog
 from rooflinellm.api.plans import Setup, settle
-from rooflinellm.engine.evaluate import attended_work, attention_busy, attention_work, written_per_token
+from rooflinellm.engine.evaluate import attended_work, attention_busy, attention_work, pass_busy, written_per_token
 from rooflinellm.engine.passes import Run
 
 MIB, GIB = 2**20, 2**30
@@ -443,3 +443,19 @@ def test_nothing_fits_where_the_weights_do_not() -> None:
     with pytest.warns(rl.RooflineWarning, match="does not fit"):
         memory = rl.estimate("llama-3.3-70b", "rtx-4090", weights="F16", context_limit=4096).memory
     assert (memory.max_batch, memory.max_context_tokens) == (0, 0)
+
+
+def test_a_path_is_taken_from_its_tokens_on() -> None:
+    # On RDNA3 llama.cpp multiplies up to 128 tokens in 8-bit integers and more of them in halves.
+    plan = settle("llama-3.1-8b", "rx-7900-xtx", Setup(weights="Q4_K_M", engine="llama.cpp")).plan()
+    pairs = zip(plan.kernels, plan.speeds, strict=True)
+    several = [pair for pair in pairs if len(pair[1].paths) == 2 and pair[0].kind == "linear"]
+    assert several
+    for kernel, speeds in several:
+        assert [path.min_tokens for path in speeds.paths] == [0, 129]
+        for tokens, path in zip((128, 129), speeds.paths, strict=True):
+            found = pass_busy(kernel, speeds, Run(1, tokens, 1, 0), 0.0).compute_s
+            tiles = (tokens + path.half_tokens) / path.flop_per_s
+            vectors = tokens / min(speeds.few_tokens_flop_per_s, path.flop_per_s)
+            assert found == pytest.approx(kernel.flops_per_token * min(tiles, vectors), rel=1e-12)
+            assert speeds.path_key(tokens) == path.key

@@ -19,6 +19,7 @@ from rooflinellm.api.plans import Setup, settle
 from rooflinellm.cli import main
 from rooflinellm.engine.cache_room import cache_room
 from rooflinellm.engine.load import Server, Workload, serve
+from rooflinellm.engine.load_bound import least_busy_s
 from rooflinellm.engine.memory import Allocation
 from rooflinellm.engine.passes import Passes, Run
 from rooflinellm.engine.phases import phase_time
@@ -357,6 +358,19 @@ def test_caches_never_take_more_than_there_is_and_all_requests_end() -> None:
     assert roomy.preemptions < found.preemptions
     # Little's law holds through it
     assert found.mean_concurrency == pytest.approx(found.requests_per_s * found.e2e_s.mean, rel=1e-9)
+
+
+def test_the_least_time_of_a_single_request_is_that_of_its_steps() -> None:
+    # 100 prompt tokens are computed beside; 100 further tokens are a step each, the first comes out of the prompt.
+    plan = _plan(MODEL, "80GiB,1000GB/s,100TFLOP/s@fp16", "Q8_0", "llama.cpp")
+    one = rl.estimate(MODEL, "80GiB,1000GB/s,100TFLOP/s@fp16", weights="Q8_0", prompt_tokens=100, output_tokens=101)
+    assert one.decode.bound == "memory"
+    lengths = (np.array([count]) for count in (100, 0, 101))
+    assert least_busy_s(plan, *lengths, 1, MEASURED_SKEW) == pytest.approx(one.decode.read_bytes / 1e12, rel=1e-12)
+    # Four at once read the weights a quarter as often each.
+    weights = one.decode.read_bytes - sum(100 + i for i in range(100)) * 131_072
+    together = least_busy_s(plan, *(np.full(4, count) for count in (100, 0, 101)), 4, MEASURED_SKEW)
+    assert together == pytest.approx((weights + 4 * (one.decode.read_bytes - weights)) / 1e12, rel=1e-12)
 
 
 def test_who_is_thrown_out_keeps_the_first_token() -> None:

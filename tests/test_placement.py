@@ -491,3 +491,13 @@ def test_what_must_fit_raises() -> None:
         rl.estimate("llama-3.3-70b", "rtx-4090", options=must)
     assert caught.value.next_step
     assert rl.estimate("llama-3.1-8b", "rtx-4090", options=must).memory.fits
+
+
+def test_an_engine_that_only_copies_weights_keeps_the_cache_on_the_device() -> None:
+    rig = "rtx-4090 + 7950x + ddr5-6000x2@96GiB"
+    copied = held(ask(rig, engine="vllm", weights="bf16", gpu_layers=16, prompt_tokens=1_000, output_tokens=136))
+    assert copied["host"].layers > 0
+    assert (copied["host"].kv_bytes, copied["nvidia-geforce-rtx-4090"].kv_bytes) == (0, 1_136 * 131_072)
+    # llama.cpp computes those layers on the host, where their cache is: half of the layers, half of it.
+    computed = held(ask(rig, gpu_layers=17, prompt_tokens=1_000, output_tokens=24))
+    assert computed["host"].kv_bytes == computed["nvidia-geforce-rtx-4090"].kv_bytes == 1_024 * 131_072 // 2
