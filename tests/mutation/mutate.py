@@ -36,7 +36,7 @@ FOLDERS = ("operators", "engine", "roofline.py")
 TESTS = (
     *("roofline", "golden", "metrics", "layer_kinds", "formats", "article", "evaluate", "cases_memory", "paging"),
     *("kv_targets", "speculation", "prefix", "batching", "parallel", "placement", "cases_offload", "cases_serving"),
-    *("mlx_sizes", "context", "load", "engines", "fit", "disaggregated", "energy", "properties"),
+    *("mlx_sizes", "model_entries", "context", "load", "engines", "fit", "disaggregated", "energy", "properties"),
 )
 OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Pow: ast.Mult,
