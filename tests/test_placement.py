@@ -501,3 +501,13 @@ def test_an_engine_that_only_copies_weights_keeps_the_cache_on_the_device() -> N
     # llama.cpp computes those layers on the host, where their cache is: half of the layers, half of it.
     computed = held(ask(rig, gpu_layers=17, prompt_tokens=1_000, output_tokens=24))
     assert computed["host"].kv_bytes == computed["nvidia-geforce-rtx-4090"].kv_bytes == 1_024 * 131_072 // 2
+
+
+@pytest.mark.parametrize("model", ["llama-3.3-70b", "qwen3-235b-a22b"])
+def test_rows_add_up_where_copies_overlap_with_nothing(model: str) -> None:
+    rig = "rtx-4090 + 7950x + ddr5-6000x2@192GiB"
+    found = ask(rig, model, weights="Q4_K_M", prompt_tokens=2_000, options=rl.Options(overlap="none"))
+    hidden = ask(rig, model, weights="Q4_K_M", prompt_tokens=2_000)
+    for phase, other in ((found.prefill, hidden.prefill), (found.decode, hidden.decode)):
+        assert sum(row.time_s for row in phase.operators) == pytest.approx(phase.time_s.expected, rel=1e-9)
+        assert phase.time_s.expected > other.time_s.expected
