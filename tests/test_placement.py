@@ -511,3 +511,13 @@ def test_rows_add_up_where_copies_overlap_with_nothing(model: str) -> None:
     for phase, other in ((found.prefill, hidden.prefill), (found.decode, hidden.decode)):
         assert sum(row.time_s for row in phase.operators) == pytest.approx(phase.time_s.expected, rel=1e-9)
         assert phase.time_s.expected > other.time_s.expected
+
+
+def test_what_is_copied_is_bound_by_the_link_alone() -> None:
+    # A device may take weights as they arrive: how fast the host reads them is no further bound.
+    rigs = (f"rtx-4090 + 7950x + {memory}@96GiB" for memory in ("ddr4-2133x1", "ddr5-6000x2"))
+    slow, fast = (step(rig, engine="vllm", weights="bf16", gpu_layers=16).time_s.ideal for rig in rigs)
+    copied = held(ask("rtx-4090 + 7950x + ddr5-6000x2@96GiB", engine="vllm", weights="bf16", gpu_layers=16))["host"]
+    assert slow == fast
+    # Without the embedding, of which a row is looked up (128,256 x 4,096 in 16 bits).
+    assert fast == pytest.approx((copied.weight_bytes - 128_256 * 4096 * 2) / 31.5e9, rel=1e-3)
