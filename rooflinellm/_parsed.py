@@ -1,7 +1,7 @@
 """What the YAML files of the databases say, worked out when the package was built: read in a twentieth of the time.
 
-A wheel carries it beside the databases; a checkout has none and reads its YAML. A text is known by its checksums, so
-that of a file that was changed since, the file itself counts.
+A wheel carries it beside the databases; a checkout has none and reads its YAML. A text is known by its digest: where
+a file was changed since, the file itself counts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
-from zlib import adler32, crc32
 
 from rooflinellm import _resources
 
@@ -21,8 +20,11 @@ UNKNOWN = object()
 def known(text: str) -> Any:
     """The plain values of a text, a new copy each time; `UNKNOWN` of one that is not among them."""
     places, values = _packaged()
-    place = places.get(_checksum(text.encode(errors="surrogatepass"))) if places else None
-    return UNKNOWN if place is None else json.loads(values[place[0] : place[1]])
+    place = places.get(_digest(text)) if places else None
+    try:
+        return UNKNOWN if place is None else json.loads(values[place[0] : place[1]])
+    except ValueError:  # a damaged file
+        return UNKNOWN
 
 
 def written(parsed: Iterable[tuple[str, Any]]) -> bytes:
@@ -37,7 +39,7 @@ def written(parsed: Iterable[tuple[str, Any]]) -> bytes:
     values = b""
     for text, found in parsed:
         data = json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
-        places[_checksum(text.encode(errors="surrogatepass"))] = len(values), len(values) + len(data)
+        places[_digest(text)] = len(values), len(values) + len(data)
         values += data
     return json.dumps(places, separators=(",", ":")).encode() + b"\n" + values
 
@@ -47,8 +49,13 @@ def _packaged() -> tuple[dict[str, tuple[int, int]], bytes]:
     """Where the values of each text are, and the values."""
     data = _resources.parsed()
     places, _, values = data.partition(b"\n")
-    return (json.loads(places) if places else {}), values
+    try:
+        return (json.loads(places) if places else {}), values
+    except ValueError:  # a damaged file
+        return {}, b""
 
 
-def _checksum(data: bytes) -> str:
-    return f"{crc32(data):08x}{adler32(data):08x}{len(data):x}"
+def _digest(text: str) -> str:
+    from hashlib import blake2b  # not at import time: it brings OpenSSL
+
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()

@@ -49,7 +49,7 @@ def database(name: Literal["hardware_db", "model_db"]) -> Traversable:
     )
 
 
-PARSED = "parsed.jsonl"
+PARSED = "parsed.dat"
 
 
 def parsed() -> bytes:

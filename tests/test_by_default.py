@@ -37,3 +37,9 @@ def test_devices_that_share_layers() -> None:
         "vllm or sglang, in fp8-block"
     )
     assert said("deepseek-v3", "8x h200-sxm", tensor_parallel=8, engine="llama.cpp") == []
+
+
+def test_a_native_format_that_is_not_there_is_not_spoken_of() -> None:
+    entry = rl.model("qwen3-8b").entry.model_copy(update={"native_format": "hf:nope"})
+    found = rl.estimate(entry, "rtx-4090")
+    assert found.assumptions and not any("nope" in text for text in found.assumptions)

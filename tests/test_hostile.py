@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import rooflinellm as rl
-from rooflinellm import _files, _yaml
+from rooflinellm import _files, _yaml, catalog
 from rooflinellm.api import turns, workloads
 from rooflinellm.cli.terminal import say
 from rooflinellm.importers import read as read_model
@@ -424,3 +424,25 @@ def test_configurations_of_a_device_that_cannot_be_ordered(tmp_path: Path) -> No
         path.write_text(text.replace("configurations_gib: [", f"configurations_gib: [{wrong}"), encoding="utf-8")
         with pytest.raises(rl.InvalidSpec, match="configurations_gib"):
             rl.hardware(path)
+
+
+@pytest.mark.parametrize("name", ["h.yaml", "2x h.yaml", "h.yaml + ddr5-6000x2@96GiB", " h.yaml "])
+def test_a_file_in_a_name_is_read_as_it_is_now(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = Path(__file__).parents[1] / "hardware_db" / "devices" / "nvidia" / "nvidia-geforce-rtx-4090.yaml"
+    text = source.read_text(encoding="utf-8").replace("id: nvidia-geforce-rtx-4090", "id: h")
+    found = []
+    for rate in ("1008", "504", "1008"):
+        slower = text.replace("1008", rate).replace("data_rate_gt_s: 21", f"data_rate_gt_s: {float(rate) / 48}")
+        Path("h.yaml").write_text(slower, encoding="utf-8")
+        found.append(rl.estimate("llama-3.1-8b", name, engine="llama.cpp").decode.time_s.ideal)
+    assert found[0] == found[2] < found[1] / 1.5
+
+
+def test_a_format_is_more_than_its_id() -> None:
+    fmt = catalog.weight_format("gguf:q4_k_m")
+    other = fmt.model_copy(update={"rules": catalog.weight_format("gguf:q8_0").rules})
+    sizes = [
+        rl.estimate("llama-3.1-8b", "rtx-4090", weights=each).memory.resident_weight_bytes for each in (fmt, other, fmt)
+    ]
+    assert sizes[0] == sizes[2] < sizes[1]

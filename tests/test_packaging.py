@@ -13,11 +13,11 @@ from typing import Literal
 
 import pytest
 
-from rooflinellm import __version__, _parsed, _resources, _strict_yaml, errors
+from rooflinellm import __version__, _parsed, _resources, _strict_yaml, _yaml, errors
 
 ROOT = Path(__file__).resolve().parents[1]
 DATABASES = ("hardware_db", "model_db")
-PARSED = "rooflinellm/_data/parsed.jsonl"
+PARSED = "rooflinellm/_data/parsed.dat"
 DATA_SUFFIXES = (".yaml", ".csv.gz", ".md")
 CODE_SUFFIXES = (".py", ".html", ".css")
 DEPENDENCIES = ("numpy", "pydantic", "yaml", "matplotlib", "scipy", "rich", "click")
@@ -117,6 +117,18 @@ def test_the_wheel_says_what_its_yaml_says(wheel: Path, monkeypatch: pytest.Monk
             assert _parsed.known(texts[0] + "\n") is _parsed.known("") is _parsed.UNKNOWN
         finally:
             _parsed._packaged.cache_clear()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"a": [0, 3]}', b"\xff\xfe\n{}", b'{"%s": [0, 9]}\n{' % (b"0" * 32)])
+def test_a_damaged_file_of_parsed_values_is_as_none(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_resources, "parsed", lambda: data)
+    monkeypatch.setattr(_parsed, "_digest", lambda text: "0" * 32)
+    _parsed._packaged.cache_clear()
+    try:
+        assert _parsed.known("a: 1") is _parsed.UNKNOWN
+        assert _yaml.parse("a: 1") == {"a": 1}
+    finally:
+        _parsed._packaged.cache_clear()
 
 
 def test_two_builds_are_the_same_bytes(wheel: Path, tmp_path: Path) -> None:

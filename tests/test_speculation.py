@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -276,3 +277,20 @@ def test_cached_tokens_and_context_are_said() -> None:
         "in the cache before the prompt: 100 tokens",
     ]
     assert request_notes([rl.estimate("llama-3.1-8b", "rtx-4090")]) == []
+
+
+def test_a_draft_from_a_file_is_what_the_file_holds_now(tmp_path: Path) -> None:
+    database = Path(__file__).parents[1] / "model_db" / "qwen"
+    texts = [(database / f"{name}.yaml").read_text() for name in ("qwen3-0.6b", "qwen3-1.7b")]
+    file = tmp_path / "draft.yaml"
+    for draft in (file, str(file)):
+        held = []
+        for text in texts:
+            file.write_text(text)
+            held.append(drafted(4, 0.5, model="qwen3-8b", draft=draft).memory.draft_bytes)
+        named = [
+            drafted(4, 0.5, model="qwen3-8b", draft=name).memory.draft_bytes for name in ("qwen3-0.6b", "qwen3-1.7b")
+        ]
+        assert held == named and held[0] < held[1]
+    with pytest.warns(rl.RooflineWarning, match="drafts nothing"):
+        ask("qwen3-8b", draft=file)

@@ -49,7 +49,10 @@ def _said(plan: Plan, *, named: bool) -> Iterator[str]:
 
 def _published_in_few_bits(native: str) -> bool:
     encodings = catalog.encodings().encodings
-    rules = catalog.weight_format(native).rules
+    try:
+        rules = catalog.weight_format(native).rules
+    except RooflineError:  # a format of the user's own that is not there: nothing is said of it
+        return False
     return any(encodings[rule.encoding].bits_per_element <= FEW_BITS for rule in rules)
 
 

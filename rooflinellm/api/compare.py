@@ -30,7 +30,6 @@ ENERGY_NOTE = (
     "J/token: energy of a decoded token, at the share of the rated power (W) that decode takes, of devices too that "
     "wait for their layers"
 )
-"""Prompt lengths that are shown where none is given: short, and long enough for attention to count. [token]"""
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from rooflinellm import catalog
+from rooflinellm._kept import Kept
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import count, name_of, scalar_count, share
 from rooflinellm.api.options import Options
@@ -70,40 +70,45 @@ def with_drafter(settled: Settled, draft: Any) -> Settled:
     """The same with what drafts; errors as in `estimate`."""
     if draft is None:
         return settled
-    key = draft if isinstance(draft, str) else id(draft), settled.options.draft_weights
-    kept = _drafters.get((id(settled.plans), key))
-    if kept is None or kept[0] is not settled.plans:
-        kept = (settled.plans, _drafter(settled, draft))
-        _drafters[id(settled.plans), key] = kept
-        if len(_drafters) > MOST_KEPT:
-            _drafters.popitem(last=False)
-    return replace(settled, drafter=kept[1])
+    kind = _kind_of(draft)
+    other = None if kind is not None else lookup.model(draft)  # looked up each time: a file may change
+    objects = (settled.plans,) if other is None else (settled.plans, other.entry)
+    names = kind, settled.options.draft_weights
+    return replace(settled, drafter=_drafters.of(objects, names, lambda: _drafter(settled, kind, other)))
+
+
+def _kind_of(draft: Any) -> str | None:
+    """What drafts without being a model of its own; None for a model."""
+    if not isinstance(draft, str):
+        return None
+    kind = name_of("draft", draft).strip().lower().replace(" ", "").replace("_", "-")
+    if kind in FREE or kind == "mtp":
+        return kind
+    return kind.replace("-", "") if kind.replace("-", "") in HEADS else None
 
 
 def idle_draft(draft: Any, draft_tokens: Any) -> tuple[str, ...]:
     """What to warn of where something is to draft, and how many tokens is not said."""
     if draft is None or draft_tokens:
         return ()
-    what = draft if isinstance(draft, str) else draft.id
+    what = getattr(draft, "id", draft)
     return (f"draft: {what} takes memory and drafts nothing; give draft_tokens=4 and acceptance=0.7 or the like",)
 
 
 MOST_KEPT = 256
-_drafters: OrderedDict[Any, tuple[Any, Drafter]] = OrderedDict()
+_drafters = Kept[Drafter](MOST_KEPT)
 
 
-def _drafter(settled: Settled, draft: Any) -> Drafter:
+def _drafter(settled: Settled, kind: str | None, other: ModelSpec | None) -> Drafter:
     model, fmt, engine = settled.model, settled.fmt, settled.engine
     compile_for = partial(_compiled, settled)
-    if isinstance(draft, str):
-        kind = name_of("draft", draft).strip().lower().replace(" ", "").replace("_", "-")
+    if other is None:
         if kind in FREE:
             return free_drafter()
-        if kind == "mtp":
+        if kind is None or kind == "mtp":
             return module_drafter(model, fmt, compile_for)
-        if kind.replace("-", "") in HEADS:
-            return head_drafter(model, fmt, engine, kind.replace("-", ""), compile_for)
-    other, weights = lookup.model(draft), settled.options.draft_weights
+        return head_drafter(model, fmt, engine, kind, compile_for)
+    weights = settled.options.draft_weights
     if weights is not None:
         fmt = catalog.weight_format(weights, engine.format_families)
     elif other.entry.file is not None:

@@ -29,6 +29,8 @@ from rooflinellm.specs.model import ModelEntry
 from rooflinellm.specs.profile import ProfileSpec
 
 KEPT = 1024
+FILE_MARKS = (".yaml", ".yml", ".json", ".gguf", ".safetensors", "~")
+"""What names of files have in them, even where more stands around: ``2x my-card.yaml``, ``my-engine.yaml:cuda``."""
 MOST_DEVICES = 1024
 DEFAULTS = Options()
 NOTHING_ELSEWHERE = Offload()
@@ -173,7 +175,7 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
         key = given, settings
         if (known := _kept.get(key)) is not None:  # so they were no file's
             return _with_options(known, options)
-        if any(isinstance(name, str) and os.path.exists(name) for name in given):
+        if any(isinstance(name, str) and _may_be_a_file(name) for name in given):
             key = None
     if key is None:
         spec, system = lookup.model(model), lookup.system(hardware)
@@ -191,7 +193,8 @@ def settle(model: Name | ModelEntry | ModelSpec, hardware: Name | HardwareSpec |
         spec, system = override(spec, system, setup.overrides)
     elif key is None:
         entries = (spec.entry, system.device, system.others, system.host, system.host_cpu, system.disk, system.network)
-        key = (tuple(map(id, (*entries, fmt, engine, *profiles))), system.count, backend, build, settings)
+        objects = (*entries, fmt, engine, *profiles, catalog.encodings())
+        key = (tuple(map(id, objects)), system.count, backend, build, settings)
         if key in _kept and _kept[key].system is system:
             return _with_options(_kept[key], setup.options)
     try:
@@ -242,6 +245,11 @@ _packaged = Kept[Any](4096)
 def _with_options(settled: Settled, options: Options) -> Settled:
     """The same for a request with other options, of which none changes a plan."""
     return settled if settled.options == options else replace(settled, options=options)
+
+
+def _may_be_a_file(name: str) -> bool:
+    """Whether a name, or a part of it, may lead to a file, which may change at any time."""
+    return name != name.strip() or any(mark in name.lower() for mark in FILE_MARKS) or os.path.exists(name)
 
 
 def _are_names(given: tuple[Any, ...]) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
 
 from rooflinellm import catalog
+from rooflinellm._kept import Kept
 from rooflinellm.engine.layout import Layout, lay_out
 from rooflinellm.engine.memory import LARGEST_DISK, usable_of_device
 from rooflinellm.engine.parallel import ALONE, Parallel, collectives
@@ -24,26 +23,12 @@ from rooflinellm.specs.hardware import SystemSpec
 from rooflinellm.specs.index import Listed
 from rooflinellm.specs.profile import ProfileSpec
 
-
-class Compiler:
-    """Compiles plans and keeps the last ones, and the layouts they share."""
-
-    def __init__(self, capacity: int = 512) -> None:
-        self._capacity = capacity
-        self._layouts: OrderedDict[Any, tuple[Any, Layout]] = OrderedDict()
-
-    def layout(self, model: ModelSpec, fmt: FormatSpec, encodings: Encodings) -> Layout:
-        """The model in the format, from memory where it is known."""
-        # Entries are large and frozen: identity is a cheaper key than content, and the entry is kept alive beside it.
-        key = (id(model.entry), fmt.id, id(encodings))
-        if key not in self._layouts:
-            self._layouts[key] = (model.entry, lay_out(model, fmt, encodings.encodings))
-            if len(self._layouts) > self._capacity:
-                self._layouts.popitem(last=False)
-        return self._layouts[key][1]
+_layouts = Kept[Layout](512)
 
 
-_compiler = Compiler()
+def layout_of(model: ModelSpec, fmt: FormatSpec, encodings: Encodings) -> Layout:
+    """The model in the format, from memory where it is known."""
+    return _layouts.of((model.entry, fmt, encodings), (), lambda: lay_out(model, fmt, encodings.encodings))
 
 
 def compile_plan(
@@ -112,7 +97,7 @@ def compile_plan(
             raise InvalidRequest(
                 f"{engine.id} has no cache type '{name}'; it has {', '.join(engine.kv.types)}", where="kv"
             )
-    layout = _compiler.layout(model, fmt, encodings)
+    layout = layout_of(model, fmt, encodings)
     if fmt.family == "hf":  # a GGUF file's rows may be cut anywhere
         parallel.check_blocks(layout, encodings.encodings)
     resident = resident_weight_bytes or layout.resident_bytes

@@ -20,7 +20,7 @@ from rooflinellm.specs.formats import FormatSpec
 from rooflinellm.specs.hardware import HardwareSpec, SystemSpec
 
 PASSES_KEPT = 64
-"""Shapes of passes that a stage remembers: a few are met again and again, by whatever context. [-]"""
+"""Results of passes that a stage remembers, some three for each shape; few shapes are met again and again. [-]"""
 
 Tier = Literal["device", "host", "disk"]
 """Where a part of a model lies: in a device that computes, in the memory of its host, or on a drive."""

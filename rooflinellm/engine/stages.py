@@ -39,6 +39,7 @@ DIRECT_NETWORK = 100 * units.GIGA / units.BITS_PER_BYTE
 """Networks from this rate on reach into the memory of devices (RDMA). [byte/s]"""
 
 
+NO_OPERATORS = Operators((), ())
 _whole = Kept[Operators](512)
 _held = Kept[tuple[DeviceShare, ...]](512)
 
@@ -129,6 +130,9 @@ class StageBuilder:
 
     def _operators(self, make: KernelBuilder, rows: Sequence[OperatorRow]) -> Operators:
         """The operators of some rows; those of the whole model are the same on each device."""
+
+        if not rows:
+            return NO_OPERATORS
 
         def made() -> Operators:
             return Operators(tuple(map(make.kernel, rows)), tuple(map(make.sort, rows)))
