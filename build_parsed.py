@@ -21,9 +21,8 @@ class ParsedDatabases(BuildHookInterface):
             from rooflinellm import _parsed, _resources, _yaml
         finally:
             sys.path.remove(self.root)
-        root = Path(self.root)
-        files = sorted(file for name in ("hardware_db", "model_db") for file in (root / name).rglob("*.yaml"))
-        texts = [_yaml.read_text(file) for file in files]
+        included = (Path(file.path) for file in self.build_config.builder.recurse_included_files())
+        texts = [_yaml.read_text(file) for file in sorted(included) if file.suffix == ".yaml"]
         self._folder = tempfile.TemporaryDirectory()
         made = Path(self._folder.name, _resources.PARSED)
         made.write_bytes(_parsed.written((text, _yaml.parse(text)) for text in texts))

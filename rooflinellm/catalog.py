@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Hashable, Iterable
-from functools import lru_cache, partial
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from rooflinellm import _resources
 from rooflinellm._kept import Kept
@@ -26,7 +26,7 @@ from rooflinellm.errors import (
 )
 from rooflinellm.specs import parsing
 from rooflinellm.specs.engine import EngineSpec, merge_variant
-from rooflinellm.specs.formats import Encodings, FormatSpec
+from rooflinellm.specs.formats import ENCODINGS, Encodings, FormatSpec, packaged_encodings
 from rooflinellm.specs.hardware import HardwareSpec, StorageSpec, SystemSpec
 from rooflinellm.specs.index import (
     YAML_SUFFIXES,
@@ -295,18 +295,10 @@ def gguf_type(name: str) -> bool:
 def encodings() -> Encodings:
     """Return the table of encodings: the user's own, or the packaged one."""
     for folder in _resources.user_directories():
-        own = os.path.join(folder, "model_db", *_ENCODINGS)
+        own = os.path.join(folder, "model_db", *ENCODINGS)
         if os.path.exists(own):
             return load_file(Encodings, Path(own), stamp_of(Path(own)))
-    return _packaged_encodings(cast(Hashable, _resources.database("model_db")))
-
-
-_ENCODINGS = ("formats", "encodings.yaml")
-
-
-@lru_cache(maxsize=4)
-def _packaged_encodings(root: Any) -> Encodings:
-    return load_file(Encodings, root.joinpath(*_ENCODINGS), None)
+    return packaged_encodings()
 
 
 def kv_type(name: str) -> str:

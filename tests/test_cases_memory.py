@@ -13,7 +13,8 @@ import rooflinellm as rl
 from rooflinellm import roofline
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.operators.cache import CacheTypes
-from rooflinellm.operators.model import ModelSpec, packaged_encodings
+from rooflinellm.operators.model import ModelSpec
+from rooflinellm.specs.formats import packaged_encodings
 from rooflinellm.specs.model import Attention, Block, GatedFFN, LayerGroup, ModelEntry
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30

@@ -16,8 +16,18 @@ from hypothesis import strategies as st
 import rooflinellm as rl
 from rooflinellm import catalog
 from rooflinellm.api.plans import Setup, settle
-from rooflinellm.engine.evaluate import attended_work, attention_busy, attention_work, pass_busy, written_per_token
+from rooflinellm.engine.evaluate import (
+    attended_work,
+    attention_busy,
+    attention_work,
+    expect,
+    pass_busy,
+    work,
+    written_per_token,
+)
 from rooflinellm.engine.passes import Run
+from rooflinellm.engine.request import Request
+from rooflinellm.engine.stage_time import stage_time
 
 MIB, GIB = 2**20, 2**30
 ROOMY = "1TiB,600GB/s,1000TFLOP/s@fp16"
@@ -459,3 +469,20 @@ def test_a_path_is_taken_from_its_tokens_on() -> None:
             vectors = tokens / min(speeds.few_tokens_flop_per_s, path.flop_per_s)
             assert found == pytest.approx(kernel.flops_per_token * min(tiles, vectors), rel=1e-12)
             assert speeds.path_key(tokens) == path.key
+
+
+@pytest.mark.parametrize("model", ["gpt-oss-20b", "deepseek-v3", "qwen3-next-80b-a3b", "llama-4-scout"])
+def test_a_stage_adds_up_what_its_operators_take(model: str) -> None:
+    plan = settle(model, "1TiB,600GB/s,1000TFLOP/s@fp16", Setup(weights="Q4_K_M")).plan()
+    (stage,) = plan.stages
+    for request in (Request(1300, 70, 0, 9_000, 3, None), Request(0, 400, 0, 5, 1, None)):
+        for passes in (request.prefill_passes(512), request.decode_passes(request.decode_steps)):
+            found = stage_time(stage, passes, passes, 0.33, "operator")
+            works = [work(kernel, passes) for kernel in stage.kernels]
+            taken = [expect(*pair, passes, 0.33) for pair in zip(stage.kernels, stage.speeds, strict=True)]
+            assert [tuple(each) for each in found.works] == [tuple(each) for each in works]
+            for row, alone in zip(found.expectations, taken, strict=True):
+                assert list(row) == pytest.approx(list(alone), rel=1e-12)
+            assert found.read_bytes == sum(each.read_bytes for each in works)
+            summed = sum(each.floor_s + each.busy_s for each in taken)
+            assert found.expected_s == pytest.approx(summed, rel=1e-12)

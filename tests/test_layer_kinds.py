@@ -17,8 +17,9 @@ from rooflinellm.operators import attention, recurrent
 from rooflinellm.operators.cache import CacheTypes
 from rooflinellm.operators.graph import block_operators
 from rooflinellm.operators.layers import attention_tensors, block_tensors, mixer_tensors, mtp_tensors
-from rooflinellm.operators.model import ModelSpec, packaged_encodings
+from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.common import validate
+from rooflinellm.specs.formats import packaged_encodings
 from rooflinellm.specs.model import (
     Attention,
     Block,

@@ -360,6 +360,16 @@ def test_caches_never_take_more_than_there_is_and_all_requests_end() -> None:
     assert found.mean_concurrency == pytest.approx(found.requests_per_s * found.e2e_s.mean, rel=1e-9)
 
 
+def test_who_decodes_alone_goes_on_beside_a_prompt() -> None:
+    plan, budget = _plan(MODEL, SERVER, "fp8"), 512
+    steps = StepTimes(plan, 0.0, "operator", step_tokens=budget, sequences=2, context=5_000)
+    server = Server(steps, cache_room(plan, Allocation(False, False, budget), 5_000), budget, 2, True)
+    # While the second prompt passes in eight chunks, each of these passes gives the first request a token too.
+    lengths = np.array([100, 8 * (budget - 1)]), np.zeros(2, dtype=int), np.array([40, 1])
+    served = serve(server, Workload(np.array([0.0, 1e-6]), 2, 0.0, *lengths))
+    assert served.steps == 1 + 39
+
+
 def test_the_least_time_of_a_single_request_is_that_of_its_steps() -> None:
     # 100 prompt tokens are computed beside; 100 further tokens are a step each, the first comes out of the prompt.
     plan = _plan(MODEL, "80GiB,1000GB/s,100TFLOP/s@fp16", "Q8_0", "llama.cpp")

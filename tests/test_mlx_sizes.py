@@ -16,7 +16,7 @@ import pytest
 import rooflinellm as rl
 from rooflinellm import catalog
 from rooflinellm.engine.layout import lay_out
-from rooflinellm.operators.model import packaged_encodings
+from rooflinellm.specs.formats import packaged_encodings
 
 PLAIN = [
     ("deepseek-v3.2", "4bit", 378_086_226_621),

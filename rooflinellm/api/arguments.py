@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rooflinellm._numeric import is_array, maximum
-from rooflinellm.api.options import Options
+from rooflinellm.api.options import DEFAULTS, Options
 from rooflinellm.errors import InvalidRequest, met
 from rooflinellm.specs.common import is_identifier
 
@@ -18,8 +18,6 @@ MAX_SECONDS = 1e9
 LONGEST = 10**30
 SMALLEST, LARGEST = 1e-12, 1e15
 """Limits of numbers above 0, so that no product or quotient of a few of them overflows."""
-
-DEFAULTS = Options()
 
 _COUNTS = ("draft_steps", "ubatch", "state_copies")
 

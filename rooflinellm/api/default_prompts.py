@@ -7,8 +7,8 @@ from typing import Any
 
 PROMPTS = (512, 8_192)
 """An everyday one and a long one. [token]"""
-OUTPUT = 128
-"""Tokens of the answer where none are asked for. [token]"""
+BESIDE = {"context_tokens": 0, "output_tokens": 128}
+"""What else takes room in a context, and how much of it where none is named, as in `estimate`. [token]"""
 
 
 def default_prompts(most_tokens: int, request: Mapping[str, Any]) -> tuple[int, ...]:
@@ -23,12 +23,12 @@ def default_prompts(most_tokens: int, request: Mapping[str, Any]) -> tuple[int, 
     """
     room = most_tokens
     if (limit := request.get("context_limit")) is not None:
-        room = min(room, _largest(limit))
-    room -= _largest(request.get("context_tokens", 0)) + _largest(request.get("output_tokens", OUTPUT))
+        room = min(room, largest_length(limit))
+    room -= sum(largest_length(request.get(name, least)) for name, least in BESIDE.items())
     return tuple(prompt for prompt in PROMPTS if prompt <= room) or PROMPTS[:1]
 
 
-def _largest(value: Any) -> int:
+def largest_length(value: Any) -> int:
     """The largest of some lengths; what is no length is for `estimate` to refuse."""
     try:
         return int(max(value) if isinstance(value, list | tuple) else value)

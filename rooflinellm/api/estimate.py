@@ -45,7 +45,6 @@ from rooflinellm.specs.model import ModelEntry
 from rooflinellm.units import format_gib
 
 MAX_TOKENS = 10**9
-PLANS_KEPT = 512
 
 
 def estimate(

@@ -80,3 +80,7 @@ class Options:
     profile: str | os.PathLike[str] | ProfileSpec | None = None
 
     __repr__ = one_line
+
+
+DEFAULTS = Options()
+"""What holds where none are given."""

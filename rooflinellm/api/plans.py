@@ -13,7 +13,7 @@ from rooflinellm._kept import Kept
 from rooflinellm.api import lookup
 from rooflinellm.api.arguments import name_of, one_of, overrides_of, positive, scalar_count
 from rooflinellm.api.lookup import Name
-from rooflinellm.api.options import Options
+from rooflinellm.api.options import DEFAULTS, Options
 from rooflinellm.api.overrides import override
 from rooflinellm.engine.compile import compile_plan
 from rooflinellm.engine.kernels import choose_backend
@@ -32,7 +32,6 @@ KEPT = 1024
 FILE_MARKS = (".yaml", ".yml", ".json", ".gguf", ".safetensors", "~")
 """What names of files have in them, even where more stands around: ``2x my-card.yaml``, ``my-engine.yaml:cuda``."""
 MOST_DEVICES = 1024
-DEFAULTS = Options()
 NOTHING_ELSEWHERE = Offload()
 _FAMILIES = ("hf", "mlx", "exl", "gguf")
 """Whose format a name is that several families have and that does not mean GGUF."""

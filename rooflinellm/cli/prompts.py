@@ -10,9 +10,9 @@ OF_A_REQUEST = ("context_tokens", "prompt_tokens", "output_tokens")
 
 def default_prompts(model: Any, keywords: Mapping[str, Any]) -> tuple[int, ...]:
     """Lengths of the prompt that are shown where nobody names any."""
-    from rooflinellm.api import default_prompts
+    from rooflinellm.api.default_prompts import default_prompts as those_within
 
-    return default_prompts.default_prompts(_made_for(model), keywords)
+    return those_within(_made_for(model), keywords)
 
 
 def asked_warnings(texts: Iterable[str], model: Any, given: Mapping[str, Any]) -> list[str]:
@@ -20,7 +20,9 @@ def asked_warnings(texts: Iterable[str], model: Any, given: Mapping[str, Any]) -
 
     It is then about the prompt and the answer that are assumed on top of them.
     """
-    typed = sum(_largest(given.get(name, 0)) for name in OF_A_REQUEST)
+    from rooflinellm.api.default_prompts import largest_length
+
+    typed = sum(largest_length(given.get(name, 0)) for name in OF_A_REQUEST)
     return [text for text in texts if not _is_of_context(text) or typed > _made_for(model)]
 
 
@@ -33,7 +35,3 @@ def _made_for(model: Any) -> int:
     from rooflinellm.api.lookup import model as find
 
     return find(model).max_context_tokens
-
-
-def _largest(value: Any) -> int:
-    return int(max(value) if isinstance(value, list | tuple) else value)

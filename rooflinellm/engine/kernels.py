@@ -10,7 +10,7 @@ from rooflinellm.efficiency.rates import FEW, MANY, Rates
 from rooflinellm.engine.layout import OperatorRow
 from rooflinellm.engine.parallel import ALONE, Parallel
 from rooflinellm.engine.paths import Paths, attention_paths, other_engines, runs_on, weight_paths
-from rooflinellm.engine.plan import Kernel, PathRate, Sort, Speeds
+from rooflinellm.engine.plan import Kernel, PathRate, SpeedClass, Speeds
 from rooflinellm.errors import InvalidRequest
 from rooflinellm.operators import linear, recurrent
 from rooflinellm.operators.cache import CacheTypes
@@ -126,43 +126,43 @@ class KernelBuilder:
         elements, waiting = recurrent.state_elements(mixer, self.hidden)
         return elements * self.engine.kv.state_bytes + waiting * self.engine.kv.conv_state_bytes
 
-    def sort(self, row: OperatorRow) -> Sort:
+    def speed_class(self, row: OperatorRow) -> SpeedClass:
         """What its speed depends on beside the device."""
-        return Sort(row.operator.kind, row.encoding, self.parallel.work_copies(row))
+        return SpeedClass(row.operator.kind, row.encoding, self.parallel.work_copies(row))
 
-    def speeds(self, sorts: tuple[Sort, ...]) -> tuple[Speeds, ...]:
-        """Speeds of some operators: the same for all of a sort, of whatever model."""
-        names = self.name, self.build, self.cache.names, sorts
+    def speeds(self, classes: tuple[SpeedClass, ...]) -> tuple[Speeds, ...]:
+        """Speeds of some operators: the same for all of a class, of whatever model."""
+        names = self.name, self.build, self.cache.names, classes
         of = self.backend, self.device, self.rate
-        return _speeds.of(of, names, lambda: tuple([self._speed(sort) for sort in sorts]))
+        return _speeds.of(of, names, lambda: tuple([self._speed(each) for each in classes]))
 
-    def _speed(self, sort: Sort) -> Speeds:
-        names = self.name, self.build, self.cache.names, sort
-        return _speed.of((self.backend, self.device, self.rate), names, lambda: self._look_up(sort))
+    def _speed(self, asked: SpeedClass) -> Speeds:
+        names = self.name, self.build, self.cache.names, asked
+        return _speed.of((self.backend, self.device, self.rate), names, lambda: self._look_up(asked))
 
-    def _look_up(self, sort: Sort) -> Speeds:
-        device, rate, kind = self.device, self.rate, sort.kind
-        paths = self._paths(sort)
-        rates = () if paths is None else self._path_rates(paths, sort)
+    def _look_up(self, asked: SpeedClass) -> Speeds:
+        device, rate, kind = self.device, self.rate, asked.kind
+        paths = self._paths(asked)
+        rates = () if paths is None else self._path_rates(paths, asked)
         return Speeds(
             floor_s=rate.floor_s(kind, FEW),
             floor_many_s=rate.floor_s(kind, MANY),
-            sustained_bandwidth=device.memory_bandwidth_bytes_per_s * rate.memory(kind, sort.encoding),
-            few_tokens_flop_per_s=self._few_tokens(sort) / sort.copies if rates else 0.0,
+            sustained_bandwidth=device.memory_bandwidth_bytes_per_s * rate.memory(kind, asked.encoding),
+            few_tokens_flop_per_s=self._few_tokens(asked) / asked.copies if rates else 0.0,
             ideal_key="" if paths is None else paths.ideal_key,
             ideal_flop_per_s=0.0 if paths is None else device.peak(paths.ideal_key) * device.clock_headroom,
             paths=rates,
         )
 
-    def _paths(self, sort: Sort) -> Paths | None:
-        if sort.kind in ("attention", "recurrent"):
+    def _paths(self, asked: SpeedClass) -> Paths | None:
+        if asked.kind in ("attention", "recurrent"):
             return attention_paths(self.backend, self.device, self.cache.names, where=self.name, build=self.build)
-        if sort.encoding is None or sort.kind == "embedding":
+        if asked.encoding is None or asked.kind == "embedding":
             return None
-        return weight_paths(self.backend, self.device, sort.encoding, where=self.name, build=self.build)
+        return weight_paths(self.backend, self.device, asked.encoding, where=self.name, build=self.build)
 
-    def _path_rates(self, paths: Paths, sort: Sort) -> tuple[PathRate, ...]:
-        kind, encoding, copies = sort
+    def _path_rates(self, paths: Paths, asked: SpeedClass) -> tuple[PathRate, ...]:
+        kind, encoding, copies = asked
         return tuple(
             PathRate(
                 path.min_tokens,
@@ -173,10 +173,10 @@ class KernelBuilder:
             for path in paths.expected
         )
 
-    def _few_tokens(self, sort: Sort) -> float:
+    def _few_tokens(self, asked: SpeedClass) -> float:
         """Rate of matrix-vector kernels, on the vector units; without a known peak of theirs no limit. [FLOP/s]"""
         vector_peak = self.device.peaks.get(VECTOR_PEAK, math.inf)
-        return vector_peak * self.rate.few_tokens(sort.kind, sort.encoding)
+        return vector_peak * self.rate.few_tokens(asked.kind, asked.encoding)
 
 
 def _span_name(mixing: Mixing) -> str:

@@ -211,8 +211,6 @@ def collectives(model: ModelSpec, parallel: Parallel, activation_bytes: int, lin
 
         e (1 - (1 - 1/e)^k)
     """
-    if parallel.team == 1:
-        return ()
     wide, copies = model.hidden * activation_bytes, parallel.team // parallel.tensor
     mixtures = [b.ffn for b in model.layers if isinstance(b.ffn, MixtureOfExperts)] if copies > 1 else []
     found = []

@@ -137,7 +137,7 @@ class Speeds:
         return ""
 
 
-class Sort(NamedTuple):
+class SpeedClass(NamedTuple):
     """What the speed of an operator depends on beside the device: kind, encoding, and how many devices do the same."""
 
     kind: Kind
@@ -153,12 +153,12 @@ class Operators:
     ----------
     kernels : tuple of Kernel
         One for each row of equal operators.
-    sorts : tuple of Sort
+    classes : tuple of SpeedClass
         Of each of them.
     """
 
     kernels: tuple[Kernel, ...]
-    sorts: tuple[Sort, ...]
+    classes: tuple[SpeedClass, ...]
 
     @cached_property
     def by_sight(self) -> tuple[tuple[Sight, tuple[int, ...]], ...]:

@@ -241,15 +241,15 @@ def _rows(plan: Plan, time: PhaseTime, copies: Any) -> Iterator[OperatorCost]:
                 compute = work.flops / speeds.ideal_flop_per_s if speeds.ideal_key and place.bounded else 0.0
                 least, seconds = maximum(compute, work.read_bytes / bandwidth) * ideal, once * expected
                 yield OperatorCost(
-                    prefix + kernel.name + behind,
-                    kernel.count,
-                    work.flops * often,
-                    work.read_bytes * often,
-                    speeds.path_key(part.pass_tokens),
-                    seconds,
-                    _bound(spent, once),
-                    divide(seconds, time.expected_s),
-                    100 * minimum(divide(least, seconds, empty=1.0), 1.0),
+                    name=prefix + kernel.name + behind,
+                    count=kernel.count,
+                    flops=work.flops * often,
+                    read_bytes=work.read_bytes * often,
+                    compute_path=speeds.path_key(part.pass_tokens),
+                    time_s=seconds,
+                    bound=_bound(spent, once),
+                    share_of_expected=divide(seconds, time.expected_s),
+                    percent_of_ideal=100 * minimum(divide(least, seconds, empty=1.0), 1.0),
                 )
     count = sum(crossing.count for crossing in plan.crossings) + sum(each.count for each in plan.collectives)
     if count:

@@ -15,7 +15,18 @@ from rooflinellm.engine.kernels import KernelBuilder, choose_backend
 from rooflinellm.engine.layout import Layout, OperatorRow
 from rooflinellm.engine.parallel import ALONE, Parallel
 from rooflinellm.engine.placement import CACHED, Placement, shares
-from rooflinellm.engine.plan import Crossing, DeviceShare, Kernel, Link, Machine, Operators, Sort, Stage, Stream, Tier
+from rooflinellm.engine.plan import (
+    Crossing,
+    DeviceShare,
+    Kernel,
+    Link,
+    Machine,
+    Operators,
+    SpeedClass,
+    Stage,
+    Stream,
+    Tier,
+)
 from rooflinellm.operators.cache import CacheTypes
 from rooflinellm.specs.engine import EngineSpec
 from rooflinellm.specs.hardware import HardwareSpec, LinkKind, Network, SystemSpec
@@ -110,7 +121,7 @@ class StageBuilder:
                 device=device,
                 backend_name=name,
                 operators=found,
-                speeds=make.speeds(found.sorts),
+                speeds=make.speeds(found.classes),
                 machine=Machine(
                     bandwidth=make.device.memory_bandwidth_bytes_per_s,
                     cache_bytes=0 if tier == "disk" else make.device.cache_bytes,  # it is the host's, which counts it
@@ -120,7 +131,7 @@ class StageBuilder:
                 team=self.parallel.team if tier == "device" else 1,
                 rates=make.rate,
                 shares=tuple(share[index] for index in here),
-                stream=self._stream(tier, rows, found.sorts, copies, make),
+                stream=self._stream(tier, rows, found.classes, copies, make),
                 bounded=not is_typical(device),
                 paging=self._paging(tier, device),
             )
@@ -135,7 +146,7 @@ class StageBuilder:
             return NO_OPERATORS
 
         def made() -> Operators:
-            return Operators(tuple(map(make.kernel, rows)), tuple(map(make.sort, rows)))
+            return Operators(tuple(map(make.kernel, rows)), tuple(map(make.speed_class, rows)))
 
         if tuple(map(id, rows)) != tuple(map(id, self.layout.rows)):
             return made()
@@ -181,7 +192,7 @@ class StageBuilder:
         self,
         tier: Tier,
         rows: Sequence[OperatorRow],
-        sorts: tuple[Sort, ...],
+        classes: tuple[SpeedClass, ...],
         device: KernelBuilder,
         own: KernelBuilder,
     ) -> Stream | None:
@@ -192,7 +203,7 @@ class StageBuilder:
         if tier == "disk":
             assert self.system.disk is not None
             link = self._link("disk", self.system.disk.bandwidth_bytes_per_s)
-            far = zip(rows, own.speeds(sorts), strict=True)
+            far = zip(rows, own.speeds(classes), strict=True)
             speeds = tuple(found if row.weight_bytes else None for row, found in far)
             return Stream(link, 0, 0, rules.overlapped, speeds)
         first = 0 if rules.mode == "stream" else rules.copies_from_tokens
@@ -202,8 +213,8 @@ class StageBuilder:
         scaled = moe is not None and rules.counts_tokens_of_experts
         of_experts = first * moe.experts // moe.active if moe is not None and scaled else first
         # Attention goes where the weights around it go, with what is cached, unless it was told to stay.
-        near = zip(sorts, device.speeds(sorts), strict=True)
-        moved = tuple(None if self.pinned and sort.kind in CACHED else found for sort, found in near)
+        near = zip(classes, device.speeds(classes), strict=True)
+        moved = tuple(None if self.pinned and each.kind in CACHED else found for each, found in near)
         return Stream(self._host_link("weights", self.system.device), first, of_experts, rules.overlapped, moved)
 
     def _paging(self, tier: Tier, device: HardwareSpec) -> Link | None:

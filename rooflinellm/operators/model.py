@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 
-from rooflinellm import _resources
-from rooflinellm.specs.common import Source, load
-from rooflinellm.specs.formats import Encodings
+from rooflinellm.specs.common import Source
+from rooflinellm.specs.formats import Encodings, packaged_encodings
 from rooflinellm.specs.model import Attention, Block, CompressedAttention, LatentAttention, ModelEntry
 from rooflinellm.units import GIGA
 
@@ -20,12 +19,6 @@ from .tensors import Tensor
 
 MXFP4_EXPERTS = "hf:mxfp4"
 """Published format of models whose experts alone are in MXFP4."""
-
-
-@cache
-def packaged_encodings() -> Encodings:
-    """Return the table of encodings that comes with the package."""
-    return load(Encodings, _resources.database("model_db") / "formats" / "encodings.yaml")
 
 
 @dataclass(frozen=True, repr=False)

@@ -78,7 +78,7 @@ class Findings:
     contexts: tuple[int, ...]
     request: Mapping[str, Any]
     date: str | None
-    named: bool = True
+    named: bool
 
     @property
     def batch(self) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, model_validator
 
-from rooflinellm.specs.common import Count, Entry, Source, Spec
+from rooflinellm import _resources
+from rooflinellm.specs.common import Count, Entry, Source, Spec, load
 
 LayerChoice = Literal["more_bits", "first_eighth", "first_eighth_counted", "first_sixteenth", "middle_three_quarters"]
 """Named choices of layers i of n, as llama.cpp's quantiser makes them: see `operators.recipe.chosen`."""
@@ -125,3 +128,17 @@ class FormatSpec(Entry):
         if not self.id.startswith(f"{self.family}:"):
             raise ValueError(f"id '{self.id}' does not start with its family '{self.family}:'")
         return self
+
+
+ENCODINGS = ("formats", "encodings.yaml")
+"""Where the table of encodings lies below a ``model_db``."""
+
+
+def packaged_encodings() -> Encodings:
+    """The table of encodings that comes with the package."""
+    return _encodings_below(cast(Hashable, _resources.database("model_db")))
+
+
+@lru_cache(maxsize=4)
+def _encodings_below(folder: Any) -> Encodings:
+    return load(Encodings, folder.joinpath(*ENCODINGS))
