@@ -367,7 +367,9 @@ def test_who_decodes_alone_goes_on_beside_a_prompt() -> None:
     # While the second prompt passes in eight chunks, each of these passes gives the first request a token too.
     lengths = np.array([100, 8 * (budget - 1)]), np.zeros(2, dtype=int), np.array([40, 1])
     served = serve(server, Workload(np.array([0.0, 1e-6]), 2, 0.0, *lengths))
-    assert served.steps == 1 + 39
+    beside = [steps.mixed_s(1, 100 + i, [(budget - 1, i * (budget - 1))], int(i == 7)) for i in range(8)]
+    decoded = sum(beside) + steps.decode_s(1, 108, 31)
+    assert served.finish_s[0] - served.first_token_s[0] == pytest.approx(decoded, rel=1e-9)
 
 
 def test_the_least_time_of_a_single_request_is_that_of_its_steps() -> None:
