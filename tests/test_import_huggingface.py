@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import rooflinellm as rl
 from rooflinellm import _yaml
-from rooflinellm.cli.commands.model import command
+from rooflinellm.cli.app import program
 from rooflinellm.errors import InvalidRequest, InvalidSpec, RooflineError, UnreadableFile, UnsupportedModel
 from rooflinellm.importers import huggingface, read
 from rooflinellm.importers.entry_text import entry_text
@@ -667,13 +667,15 @@ def test_the_hub_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command_writes_an_entry(tmp_path: Path) -> None:
     target = tmp_path / "tiny-llama.yaml"
-    done = CliRunner().invoke(command, ["import", str(FILES["tiny-llama"]), "-o", str(target)])
+    done = CliRunner().invoke(program, ["model", "import", str(FILES["tiny-llama"]), "-o", str(target)])
     assert done.exit_code == 0, done.output
     assert rl.model(target).total_params == TOTALS["tiny-llama"]
-    shown = CliRunner().invoke(command, ["import", str(FILES["tiny-llama"])])
+    shown = CliRunner().invoke(program, ["model", "import", str(FILES["tiny-llama"])])
     assert shown.output == target.read_text(encoding="utf-8")
 
 
 def test_the_command_says_why_it_cannot_write(tmp_path: Path) -> None:
-    done = CliRunner().invoke(command, ["import", str(FILES["tiny-llama"]), "-o", str(tmp_path / "no" / "folder.yaml")])
+    done = CliRunner().invoke(
+        program, ["model", "import", str(FILES["tiny-llama"]), "-o", str(tmp_path / "no" / "folder.yaml")]
+    )
     assert isinstance(done.exception, UnreadableFile)
