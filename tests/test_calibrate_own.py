@@ -154,7 +154,7 @@ def test_a_single_series_tells_something_but_not_how_well(tmp_path: Path) -> Non
         rates(profiles, rl.hardware(UNSEEN_ID), "llama.cpp", "cuda")
         for profiles in (catalog.profiles(found.profile), catalog.profiles())
     )
-    assert own.prefill_interval == usual.prefill_interval
+    assert own.prefill_interval() == usual.prefill_interval()
 
 
 def test_nothing_to_fit(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from rooflinellm._resources import database
 from rooflinellm.calibration.design import PARTS, START, Design, Parameter, encoding_class, longer
 from rooflinellm.calibration.fit import PULL, fit_group, predict
 from rooflinellm.calibration.folds import leave_out, splits
-from rooflinellm.calibration.intervals import COVERAGE, half_width, interval, kind_of
+from rooflinellm.calibration.intervals import COVERAGE, half_width, interval, kinds_of
 from rooflinellm.calibration.profile import by_group, covering
 from rooflinellm.calibration.samples import Entry, Sample, group_of, is_of_kernels
 from rooflinellm.calibration.samples import samples as samples_of
-from rooflinellm.efficiency.rates import FEW, MANY, rates, value
+from rooflinellm.efficiency.rates import FEW, MANY, rates, value, width
 from rooflinellm.measurements.evaluate import Evaluator
 from rooflinellm.measurements.names import Names
 from rooflinellm.measurements.readers import read
@@ -198,7 +198,7 @@ def test_a_kind_that_is_less_certain_has_an_interval_of_its_own() -> None:
     assert own.decode is not None and own.decode > math.exp(0.8) > found.decode
     # The other is suited by the interval of all, so that it keeps that one.
     assert "measured" not in found.by["memory_type"]
-    assert kind_of(few[0]) == "DDR*"
+    assert ("memory_type", "DDR*") in kinds_of(few[0])
 
 
 @pytest.mark.parametrize(("devices", "narrower"), [(4, False), (5, True)])
@@ -220,13 +220,33 @@ def test_few_results_or_one_device_promise_no_more_than_the_nominal_profile(
 
 
 def test_an_interval_is_that_of_the_kind_of_device() -> None:
-    width = Interval(decode=1.1, prefill=1.2, source="x", by={"memory_type": {"GDDR*": Widths(decode=1.3)}})
+    widths = Interval(decode=1.1, prefill=1.2, source="x", by={"memory_type": {"GDDR*": Widths(decode=1.3)}})
     fitted = catalog.profile("calibrated")
     group = next(each for each in fitted.groups if each.backends == ("cuda",) and each.engines == ("llama.cpp",))
-    profile = fitted.model_copy(update={"groups": (group.model_copy(update={"interval": width}),)})
+    profile = fitted.model_copy(update={"groups": (group.model_copy(update={"interval": widths}),)})
     card, chip = (rates([profile], rl.hardware(name), "llama.cpp", "cuda") for name in ("l4", "h100-sxm"))
-    assert (card.decode_interval(1), card.prefill_interval) == (1.3, 1.2)
-    assert (chip.decode_interval(1), chip.prefill_interval) == (1.1, 1.2)
+    assert (card.decode_interval(1), card.prefill_interval()) == (1.3, 1.2)
+    assert (chip.decode_interval(1), chip.prefill_interval()) == (1.1, 1.2)
+
+
+def test_mixtures_have_an_interval_of_their_own_where_they_are_less_certain() -> None:
+    dense, small = kinds(0.1, 0.1, "GDDR6", 10, 10)
+    mixed, large = kinds(0.6, 0.2, "GDDR6", 4, 10)
+    experts = [replace(each, entries=(*each.entries, Entry({"kind": "experts"}))) for each in mixed]
+    errors = np.array(small + large)
+    found = interval([*dense, *experts], errors, errors, "fit", Widths(decode=1.5, prefill=2.5))
+    own = found.by["kind"]["experts"].decode
+    assert own is not None and math.exp(0.6) < own < math.exp(0.9)
+    assert width(found, "decode", {}, {"linear", "experts"}) == own
+    assert width(found, "decode", {}, {"linear"}) == found.decode < own
+
+
+def test_the_wider_holds_where_a_device_and_a_model_have_intervals_of_their_own() -> None:
+    by = {"memory_type": {"GDDR*": Widths(decode=1.3)}, "kind": {"experts": Widths(decode=1.2)}}
+    found = Interval.model_validate({"decode": 1.1, "prefill": 1.1, "source": "x", "by": by})
+    assert width(found, "decode", {"memory_type": "GDDR6"}, ["experts"]) == 1.3
+    assert width(found, "decode", {"memory_type": "HBM3"}, ["experts"]) == 1.2
+    assert width(found, "decode", {"memory_type": "HBM3"}, ["linear"]) == 1.1
 
 
 def test_desktop_processors_have_an_interval_of_their_own() -> None:

@@ -312,8 +312,9 @@ def _sequences(plan: Plan, asked: Any, requests: int) -> tuple[int, tuple[str, .
 
 
 def _assumptions(plan: Plan, server: Server) -> tuple[str, ...]:
-    rates = plan.rates
-    widths = f"{rates.prefill_interval:.2g} in prefill and {float(rates.decode_interval(2)):.2g} in decode"
+    rates, kinds = plan.rates, plan.main.operators.kinds
+    prefill, decode = rates.prefill_interval(kinds), float(rates.decode_interval(2, kinds))
+    widths = f"{prefill:.2g} in prefill and {decode:.2g} in decode"
     how = "prompts share steps with decoding" if server.chunked else "decoding waits for prompts"
     said = [
         f"steps of up to {server.step_tokens:,} tokens, {how}; caches in blocks of {server.room.block_tokens} tokens",

@@ -1,8 +1,9 @@
 """Intervals from what fits have not seen: quantiles of the size of held-out errors (conformal prediction).
 
-An interval holds for all devices of a group of kernels, but some kinds of devices are less certain than others: so a
-kind of memory, which tells apart rented processors (whose bandwidth is measured), desktop ones, cards and systems on a
-chip, has an interval of its own where the group's would hold too few or too many of its held-out errors.
+An interval holds for all results of a group of kernels, but some kinds are less certain than others. So a kind of
+memory, which tells apart rented processors (whose bandwidth is measured), desktop ones, cards and systems on a chip,
+and a kind of model, a mixture or one with recurrent layers, has an interval of its own where the group's would hold
+too few or too many of its held-out errors.
 """
 
 from __future__ import annotations
@@ -27,15 +28,18 @@ FEW_SAMPLES = 10
 LEAST_DEVICES = 5
 """Devices below which a kind may have a wider interval than its group, but no narrower one. [-]"""
 PHASES = ("decode", "prefill")
-KIND_LEVEL: Level = "memory_type"
-KINDS = ("DDR*", "GDDR*", "HBM*", "LPDDR*")
+MEMORIES = ("DDR*", "GDDR*", "HBM*", "LPDDR*")
 """Kinds of memory that devices are told apart by; other names stand for themselves."""
+OPERATORS = ("experts", "recurrent")
+"""Kinds of operators that models are told apart by."""
 
 
-def kind_of(sample: Sample) -> str:
-    """The pattern that a sample's device is under, by its memory."""
-    name = sample.entries[0].names.get(KIND_LEVEL, "")
-    return next((pattern for pattern in KINDS if name.startswith(pattern.rstrip("*"))), name)
+def kinds_of(sample: Sample) -> list[tuple[Level, str]]:
+    """What a sample is told apart by: the level, and the pattern that its device or model is under."""
+    name = sample.entries[0].names.get("memory_type", "")
+    memory = next((pattern for pattern in MEMORIES if name.startswith(pattern.rstrip("*"))), name)
+    has = {entry.names["kind"] for entry in sample.entries}
+    return [("memory_type", memory), *(("kind", kind) for kind in OPERATORS if kind in has)]
 
 
 def half_width(errors: Any, weights: Any) -> float | None:
@@ -84,7 +88,7 @@ def interval(samples: Sequence[Sample], seen: Any, unseen: Any, source: str, oth
     Interval
     """
     own: dict[str, float | None] = {}
-    by: dict[str, dict[str, float]] = {}
+    by: dict[tuple[Level, str], dict[str, float]] = {}
     for phase in PHASES:
         places = [place for place, sample in enumerate(samples) if sample.phase == phase and not is_batched(sample)]
         part = [samples[place] for place in places]
@@ -98,8 +102,10 @@ def interval(samples: Sequence[Sample], seen: Any, unseen: Any, source: str, oth
     if batched:
         weights = device_weights([samples[place] for place in batched])
         own["decode_batched"] = half_width(seen[batched], weights)
-    tables = {kind: Widths(**by[kind]) for kind in sorted(by)}
-    return Interval.model_validate({**own, "by": {KIND_LEVEL: tables} if tables else {}, "source": source})
+    tables: dict[Level, dict[str, Widths]] = {}
+    for (level, pattern), widths in sorted(by.items()):
+        tables.setdefault(level, {})[pattern] = Widths(**widths)
+    return Interval.model_validate({**own, "by": tables, "source": source})
 
 
 def _or_nominal(width: float, samples: Sequence[Sample], errors: Any, nominal: float) -> float:
@@ -108,16 +114,15 @@ def _or_nominal(width: float, samples: Sequence[Sample], errors: Any, nominal: f
     return width if len(held) >= FEW_SAMPLES and len(set(held)) > 1 else max(width, nominal)
 
 
-def _kinds(samples: Sequence[Sample], errors: Any, width: float) -> dict[str, float]:
-    """Widths of the kinds of devices that the group's does not suit.
+def _kinds(samples: Sequence[Sample], errors: Any, width: float) -> dict[tuple[Level, str], float]:
+    """Widths of the kinds of devices and of models that the group's does not suit.
 
     Devices weigh n^-1/2 a sample, as in a fit: a kind may have few, of which one has a single result.
     """
     found = {}
-    for kind in sorted({kind_of(sample) for sample in samples}):
-        places = [
-            place for place, sample in enumerate(samples) if kind_of(sample) == kind and not np.isnan(errors[place])
-        ]
+    kinds = [kinds_of(sample) for sample in samples]
+    for kind in sorted({each for some in kinds for each in some}):
+        places = [place for place, some in enumerate(kinds) if kind in some and not np.isnan(errors[place])]
         part = [samples[place] for place in places]
         if len(part) < LEAST_SAMPLES:
             continue

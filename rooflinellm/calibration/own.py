@@ -157,8 +157,8 @@ def own_interval(samples: Sequence[Sample], errors: Any, upon: KernelGroup) -> I
 
 
 def _width(interval: Interval, name: str, sample: Sample) -> Any:
-    names = sample.entries[0].names
-    return width(interval, name, names) or width(interval, name.removesuffix("_unseen"), names)
+    names, kinds = sample.entries[0].names, {entry.names["kind"] for entry in sample.entries}
+    return width(interval, name, names, kinds) or width(interval, name.removesuffix("_unseen"), names, kinds)
 
 
 def _kind(sample: Sample) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -59,7 +59,7 @@ def _matching(table: Mapping[str, T], name: str, otherwise: T) -> T:
     return next((said for pattern, said in table.items() if fnmatchcase(name, pattern)), otherwise)
 
 
-def width(interval: Interval, name: str, names: Names) -> Any:
+def width(interval: Interval, name: str, names: Names, kinds: Collection[str] = ()) -> Any:
     """One of the widths of an interval.
 
     Parameters
@@ -70,17 +70,21 @@ def width(interval: Interval, name: str, names: Names) -> Any:
         Which, as a field of `specs.profile.Widths`.
     names : mapping of Level to str
         The device's name on each level.
+    kinds : collection of str
+        Kinds of operators that the model has.
 
     Returns
     -------
     float or None
-        Of the device's kind where that has its own, else the group's; None where neither says. [-]
+        Of the kind of device or of model where that has its own, the widest of several, else the group's; None where
+        neither says. [-]
     """
-    for level, table in interval.by.items():
-        own = getattr(_matching(table, names.get(level, ""), NO_WIDTHS), name)
-        if own is not None:
-            return own
-    return getattr(interval, name)
+    found = [
+        getattr(_matching(table, each, NO_WIDTHS), name)
+        for level, table in interval.by.items()
+        for each in (kinds if level == "kind" else (names.get(level, ""),))
+    ]
+    return max((own for own in found if own is not None), default=getattr(interval, name))
 
 
 def share_of_many(new_tokens: Any) -> Any:
@@ -114,26 +118,29 @@ class Rates:
     decode_power_fraction: float
     prefill_power_fraction: float
 
-    def decode_interval(self, sequences: Any) -> Any:
-        """Factor between the expected decode time of a batch and either end of its interval. [-]"""
-        seen = self._width("decode")
-        unseen = self._width("decode_unseen") or seen
+    def decode_interval(self, sequences: Any, kinds: frozenset[str] = frozenset()) -> Any:
+        """Factor between the expected decode time of a batch and either end of its interval. [-]
+
+        `kinds` are those of the operators that the model has.
+        """
+        seen = self._width("decode", kinds)
+        unseen = self._width("decode_unseen", kinds) or seen
         alone = seen if self.evidence else unseen
-        return where(sequences > 1, self._width("decode_batched") or max(unseen, alone), alone)
+        return where(sequences > 1, self._width("decode_batched", kinds) or max(unseen, alone), alone)
 
-    @property
-    def prefill_interval(self) -> float:
-        """Factor between the expected prefill time and either end of its interval. [-]"""
-        seen: float = self._width("prefill")
-        return seen if self.evidence else self._width("prefill_unseen") or seen
+    def prefill_interval(self, kinds: frozenset[str] = frozenset()) -> float:
+        """Factor between the expected prefill time and either end of its interval, `kinds` as in decode. [-]"""
+        seen: float = self._width("prefill", kinds)
+        return seen if self.evidence else self._width("prefill_unseen", kinds) or seen
 
-    def _width(self, name: str) -> Any:
-        if name not in self._widths:
-            self._widths[name] = width(self.group.interval, name, self.names)
-        return self._widths[name]
+    def _width(self, name: str, kinds: frozenset[str]) -> Any:
+        key = name, kinds
+        if key not in self._widths:
+            self._widths[key] = width(self.group.interval, name, self.names, kinds)
+        return self._widths[key]
 
     @cached_property
-    def _widths(self) -> dict[str, Any]:
+    def _widths(self) -> dict[tuple[str, frozenset[str]], Any]:
         """Widths that were looked up already."""
         return {}
 

@@ -123,12 +123,17 @@ def decode_interval(plan: Plan, time: PhaseTime, sequences: Any) -> Any:
 
     Of several stages each counts by its share of the time: the factors' logarithms are averaged.
     """
-    return _spread(time, plan, lambda stage: stage.rates.decode_interval(sequences))
+    return _spread(time, plan, lambda stage: stage.rates.decode_interval(sequences, stage.operators.kinds))
 
 
 def prefill_interval(plan: Plan, time: PhaseTime) -> Any:
     """The same for prefill; weights that are copied to the device are multiplied there."""
-    return _spread(time, plan, lambda stage: (plan.main if stage.stream else stage).rates.prefill_interval)
+
+    def factor(stage: Stage) -> float:
+        rates = (plan.main if stage.stream else stage).rates
+        return rates.prefill_interval(stage.operators.kinds)
+
+    return _spread(time, plan, factor)
 
 
 def _spread(time: PhaseTime, plan: Plan, factor: Callable[[Stage], Any]) -> Any:

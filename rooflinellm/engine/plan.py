@@ -169,6 +169,11 @@ class Operators:
         return tuple((sight, tuple(numbers)) for sight, numbers in found.items())
 
     @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The kinds there are."""
+        return frozenset(kernel.kind for kernel in self.kernels)
+
+    @cached_property
     def kept(self) -> Kept[Any]:
         """Work of passes of some shapes, as it was added up last."""
         return Kept(PASSES_KEPT)

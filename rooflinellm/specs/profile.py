@@ -46,9 +46,10 @@ class Widths(Spec):
 
 
 class Interval(Widths):
-    """The widths of a group of kernels, and of kinds of devices that are more or less certain than the others.
+    """The widths of a group of kernels, and of kinds of devices and models that are more or less certain than others.
 
-    `by` holds the latter by level and pattern, as in `Factors`; what a kind leaves out, the group says.
+    `by` holds the latter by level and pattern, as in `Factors`, of models by the kinds of operators that they have.
+    What a kind leaves out, the group says; where a device's and a model's differ, the wider holds.
     """
 
     decode: Width
