@@ -244,3 +244,10 @@ def test_no_prompt_that_nobody_named_is_beyond_the_context() -> None:
     found = rl.report("phi-3-mini-4k", ["rtx-4090", "rtx-3090"], batch=4)
     assert found.comparison.prompt_tokens == (512,)
     assert not found.warnings
+
+
+def test_prompts_that_nobody_named_keep_to_a_context_that_is_another_one() -> None:
+    short = {"model.max_context_tokens": 4_096}
+    found = rl.compare("llama-3.1-8b", ["rtx-4090", "rtx-3090"], overrides=short)
+    assert found.prompt_tokens == (512,)
+    assert rl.compare("llama-3.1-8b", ["rtx-4090", "rtx-3090"]).prompt_tokens == (512, 8_192)
