@@ -389,6 +389,15 @@ def test_copies_of_a_model_share_the_requests() -> None:
     assert four.memory.max_context_tokens == one.memory.max_context_tokens
 
 
+def test_each_copy_shares_memory_with_its_own_host_only() -> None:
+    # On a DGX Spark layers on the host leave its memory to the device's cache: the two are one pool of each computer.
+    one = ask("llama-3.1-70b", "dgx-spark", weights="hf:fp8", gpu_layers=20)
+    two = ask("llama-3.1-70b", "2x dgx-spark", weights="hf:fp8", gpu_layers=20, data_parallel=2)
+    device, _ = one.memory.placement
+    assert one.memory.total_bytes + device.usable_bytes - device.bytes > 128 * 2**30  # so the pool is the limit
+    assert two.memory.max_batch == 2 * one.memory.max_batch
+
+
 def test_a_copy_without_a_request_does_nothing() -> None:
     two = ask("llama-3.1-8b", "4x h100-sxm", data_parallel=4, batch=2)
     one = ask("llama-3.1-8b", "h100-sxm")
