@@ -378,6 +378,15 @@ def test_what_fits_stays_on_the_device() -> None:
     assert not any("fastest that fits" in text for text in found.assumptions)
 
 
+@pytest.mark.parametrize(("spare", "layers"), [(0, 20), (-1, 19)])
+def test_a_device_is_filled_to_the_last_byte(spare: int, layers: int) -> None:
+    rig = f"rtx-4090 + {RAM}"
+    needed = ask(rig, gpu_layers=20).memory.placement[0].bytes
+    found = ask(rig, overrides={"hardware.memory.usable_gib": (needed + spare) / 2**30})
+    assert found.memory.placement[0].usable_bytes == needed + spare
+    assert found.workload["gpu_layers"] == layers
+
+
 def test_a_larger_context_leaves_fewer_layers_on_the_device() -> None:
     rig = f"rtx-3060-12gb + 7950x + {RAM}"
     numbers = [

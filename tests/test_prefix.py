@@ -144,6 +144,14 @@ def test_edits_of_a_hybrid_fall_back_to_a_checkpoint() -> None:
     assert found.checkpoint_bytes == 50.25 * 2**20 * 3  # at 8,192, 16,384 and the end of the last prompt
 
 
+@pytest.mark.parametrize(("same", "cached"), [(8191, 0), (8192, 8192), (8193, 8192)])
+def test_a_checkpoint_holds_where_an_edit_begins_right_behind_it(same: int, cached: int) -> None:
+    # llama.cpp saves every 8,192 tokens of a prompt; at one the state has seen those before it and no others.
+    turns = [(20_000, 200), (100, 50, same)]
+    found = trace(turns, model="qwen3.5-9b", engine="llama.cpp", weights="Q4_K_M")
+    assert found.turns[1].cached_tokens == cached
+
+
 @given(
     turns=st.lists(st.tuples(st.integers(1, 4000), st.integers(0, 800)), min_size=1, max_size=6),
     model=st.sampled_from(["llama-3.1-8b", "qwen3.5-9b"]),
