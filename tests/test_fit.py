@@ -125,6 +125,7 @@ def test_an_unknown_capacity_is_not_a_yes(no_capacity: str, capsys: pytest.Captu
     result = fit("llama-3.1-8b", no_capacity)
     assert result.fits is None
     assert result.headroom_bytes is None
+    assert (result.memory.max_context_tokens, result.memory.max_batch) == (None, None)
     assert result.best_format is None
     assert all(each.fits is None for each in result.formats)
     assert main(["fit", "llama-3.1-8b", no_capacity]) == 1

@@ -512,6 +512,18 @@ def test_an_engine_that_only_copies_weights_keeps_the_cache_on_the_device() -> N
     assert computed["host"].kv_bytes == computed["nvidia-geforce-rtx-4090"].kv_bytes == 1_024 * 131_072 // 2
 
 
+@pytest.mark.parametrize("engine", ["vllm", "transformers"])
+def test_an_engine_that_only_copies_weights_has_no_use_for_the_processor(engine: str) -> None:
+    # It multiplies all layers on the device, in the device's arithmetic, whatever stands beside it.
+    request: dict[str, Any] = {"engine": engine, "weights": "bf16", "gpu_layers": 16, "prompt_tokens": 4096}
+    unnamed, named = (ask(f"rtx-4090 + {host}", batch=64, **request) for host in (RAM, f"7950x + {RAM}"))
+    for phase in ("prefill", "decode"):
+        with_it, without = getattr(named, phase), getattr(unnamed, phase)
+        assert ends(with_it.time_s) == ends(without.time_s)
+        assert {row.compute_path for row in with_it.operators} == {"", "bf16.fp32"}
+        assert [row.compute_path for row in with_it.operators] == [row.compute_path for row in without.operators]
+
+
 @pytest.mark.parametrize("model", ["llama-3.3-70b", "qwen3-235b-a22b"])
 def test_rows_add_up_where_copies_overlap_with_nothing(model: str) -> None:
     rig = "rtx-4090 + 7950x + ddr5-6000x2@192GiB"
