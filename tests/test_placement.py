@@ -542,3 +542,13 @@ def test_what_is_copied_is_bound_by_the_link_alone() -> None:
     assert slow == fast
     # Without the embedding, of which a row is looked up (128,256 x 4,096 in 16 bits).
     assert fast == pytest.approx((copied.weight_bytes - 128_256 * 4096 * 2) / 31.5e9, rel=1e-3)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "transformers"])
+def test_what_is_copied_is_not_read_from_memory_besides(engine: str) -> None:
+    # One layer of 32 is copied, faster than a slow device reads the others with the last norm and the head; what
+    # arrives it only multiplies.
+    matrices = (2 * 4096 + 2 * 1024 + 3 * 14_336) * 4096
+    others = 31 * (matrices + 2 * 4096) + 4096 + 128_256 * 4096
+    found = step(f"24GiB,100GB/s,100TFLOP/s@bf16 + {RAM}", engine=engine, weights="bf16", gpu_layers=32)
+    assert found.time_s.ideal == pytest.approx(2 * others / 100e9 + 2 * matrices / 100e12, rel=1e-9)
