@@ -588,6 +588,14 @@ def test_progress_is_told() -> None:
     assert all(1_000 <= done <= of == 4_000 for done, of in told)
 
 
+def test_every_thousandth_request_is_told() -> None:
+    # One at a time, so that none of them ends together with another.
+    told: list[int] = []
+    one: dict[str, Any] = {"max_sequences": 1, "prompt_tokens": 100, "output_tokens": 1}
+    load(rate=40, requests=2_500, progress=lambda done, _: told.append(done), **one)
+    assert told == [1_000, 2_000]
+
+
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     common = (MODEL, SERVER, "-w", "fp8", "--rate", "20", "--requests", "200", "-p", "1k~1", "-n", "50")
     code, out, err = run(capsys, *common, "--json")
