@@ -24,7 +24,7 @@ from rooflinellm.engine.memory import Allocation
 from rooflinellm.engine.passes import Passes, Run
 from rooflinellm.engine.phases import phase_time
 from rooflinellm.engine.plan import Plan
-from rooflinellm.engine.step_times import StepTimes
+from rooflinellm.engine.step_times import NOTHING, StepTimes
 from rooflinellm.operators.experts import MEASURED_SKEW
 
 matplotlib.use("Agg")
@@ -326,6 +326,23 @@ def test_a_batch_between_two_contexts_is_between_them() -> None:
         assert mixed == pytest.approx(ends[0] + extra / 8 * (ends[1] - ends[0]), rel=1e-12)
 
 
+@pytest.mark.parametrize("cached", [0, 4_000])
+def test_attention_to_a_chunk_between_two_points_is_on_the_chord(cached: int) -> None:
+    # It grows as x^2: a chord from a to 1.12 a lies above by (x - a) (1.12 a - x), at most (0.12 / 2)^2 a^2.
+    plan, most = _plan(MODEL, "80GiB,1000GB/s,100TFLOP/s@fp16", "Q8_0", "llama.cpp"), 8_000
+    steps = StepTimes(plan, 0.0, "operator", step_tokens=most, sequences=1, context=most)
+    above = []
+    for new in range(200, most, 150):
+        packed, own = Run(1, new, 1, 0, logits=0), Run(1, new, 1, cached)
+        whole, attended = (
+            float(phase_time(plan, passes, passes, 0.0, "operator", in_turn=False).expected_s)
+            for passes in (Passes((packed,), (own,)), Passes((NOTHING,), (own,)))
+        )
+        above.append((steps.mixed_s(0, 0, [(new, cached)], 0) - whole) / attended)
+    assert -1e-9 < min(above) < 1e-4
+    assert 0.001 < max(above) < 0.0036
+
+
 def test_a_prompt_of_several_chunks_does_not_queue_behind_itself() -> None:
     found = load(concurrency=1, requests=2, prompt_tokens=60_000, output_tokens=2)
     assert found.requests.arrival_s[0] == 0
@@ -383,6 +400,16 @@ def test_the_least_time_of_a_single_request_is_that_of_its_steps() -> None:
     weights = one.decode.read_bytes - sum(100 + i for i in range(100)) * 131_072
     together = least_busy_s(plan, *(np.full(4, count) for count in (100, 0, 101)), 4, MEASURED_SKEW)
     assert together == pytest.approx((weights + 4 * (one.decode.read_bytes - weights)) / 1e12, rel=1e-12)
+
+
+def test_the_least_time_of_prompts_alone_is_that_of_their_arithmetic() -> None:
+    # Llama 3.1 8B: 2 operations a parameter and token, 4 a pair of tokens, dimension and layer, the head at the last.
+    plan = _plan(MODEL, "80GiB,1000GB/s,100TFLOP/s@fp16", "Q8_0", "llama.cpp")
+    matrices = 32 * (2 * 4096 + 2 * 1024 + 3 * 14_336) * 4096
+    pairs = (1000 * 1001 // 2, 1000 * 500 + 500 * 501 // 2)  # the second one's first 1,000 tokens are cached
+    flops = 2 * matrices * 1500 + 4 * 4096 * 32 * sum(pairs) + 2 * 2 * 128_256 * 4096
+    lengths = np.array([1000, 500]), np.array([0, 1000]), np.array([1, 1])
+    assert least_busy_s(plan, *lengths, 8, MEASURED_SKEW) == pytest.approx(flops / 1e14, rel=1e-12)
 
 
 def test_who_is_thrown_out_keeps_the_first_token() -> None:
