@@ -389,6 +389,21 @@ def test_who_decodes_alone_goes_on_beside_a_prompt() -> None:
     assert served.finish_s[0] - served.first_token_s[0] == pytest.approx(decoded, rel=1e-9)
 
 
+def test_chunks_beside_someone_who_decodes_follow_one_another_over_cards_in_a_row() -> None:
+    # The next token needs the last one's: no two steps are under way at once, unlike those of a prompt alone.
+    plan, budget = _plan(MODEL, "2x rtx-3090", "Q4_K_M"), 512
+    steps = StepTimes(plan, 0.0, "operator", step_tokens=budget, sequences=2, context=5_000)
+    server = Server(steps, cache_room(plan, Allocation(False, False, budget), 5_000), budget, 2, in_flight=4)
+    prompt = 8 * (budget - 1)
+    lengths = np.array([100, prompt]), np.zeros(2, dtype=int), np.array([40, 1])
+    served = serve(server, Workload(np.array([0.0, 1e-6]), 2, 0.0, *lengths))
+    beside = [steps.mixed_s(1, 100 + i, [(budget - 1, i * (budget - 1))], int(i == 7)) for i in range(8)]
+    decoded = sum(beside) + steps.decode_s(1, 108, 31)
+    assert served.finish_s[0] - served.first_token_s[0] == pytest.approx(decoded, rel=1e-9)
+    alone = serve(server, Workload(np.zeros(1), 1, 0.0, *(each[1:] for each in lengths)))
+    assert alone.first_token_s[0] < 0.8 * sum(beside)
+
+
 def test_the_least_time_of_a_single_request_is_that_of_its_steps() -> None:
     # 100 prompt tokens are computed beside; 100 further tokens are a step each, the first comes out of the prompt.
     plan = _plan(MODEL, "80GiB,1000GB/s,100TFLOP/s@fp16", "Q8_0", "llama.cpp")
