@@ -58,6 +58,14 @@ def test_the_longest_context_is_the_edge() -> None:
     assert fit("llama-3.1-8b", small, context_limit=edge + 256).fits is False
 
 
+@pytest.mark.parametrize(("spare", "longest"), [(0, 4096), (-1, 4096 - 256)])
+def test_the_longest_context_may_fill_the_card_to_the_last_byte(spare: int, longest: int) -> None:
+    usable = {"hardware.memory.usable_gib": (needed(4096, "rtx-4090") + spare) / 2**30}
+    result = fit("llama-3.1-8b", "rtx-4090", context_limit=1024, overrides=usable)
+    assert result.memory.usable_bytes == needed(4096, "rtx-4090") + spare
+    assert result.memory.max_context_tokens == longest
+
+
 def test_the_formats_of_the_engine_the_largest_first() -> None:
     result = fit("llama-3.1-8b", AD_HOC)
     sizes = [each.resident_weight_bytes for each in result.formats]

@@ -395,6 +395,16 @@ def test_tables_of_a_layer_are_not_read() -> None:
     assert found == {"side branches": "linear", "tables": "embedding", "norms and residuals": "vector"}
 
 
+def test_products_one_behind_the_other_read_what_the_ones_before_wrote() -> None:
+    # 10 features become 3, and these 10 again; a norm rides along and moves none of its own.
+    down, up = ExtraTensor(name="down", rows=3, columns=10), ExtraTensor(name="up", rows=10, columns=3)
+    norm = ExtraTensor(name="norm", rows=1, columns=10, use="vector")
+    block = Block(mixer=NoMixer(kind="none"), ffn=NOTHING, norms=0, extra=(down, up, norm))
+    (branches,) = (operator for operator in block_operators(block, 10) if operator.kind == "linear")
+    assert (branches.inputs, branches.outputs) == (10 + 3, 3 + 10)
+    assert len(branches.tensors) == 3
+
+
 def test_a_prediction_module_is_counted_apart() -> None:
     layer = Block(mixer=NoMixer(kind="none"), ffn=GatedFFN(kind="gated", intermediate=6), norms=1)
     entry = ModelEntry(
