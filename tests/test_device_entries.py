@@ -23,7 +23,7 @@ KEY_ORDER = [
 ARCHITECTURES = {
     "nvidia": "kepler maxwell pascal volta turing ampere ada hopper blackwell blackwell-ultra rubin neoverse-v2",
     "amd": "gcn4 gcn5 cdna1 cdna2 cdna3 cdna4 cdna5 rdna1 rdna2 rdna3 rdna3.5 rdna4 zen2 zen3 zen4 zen4c zen5 zen5c",
-    "intel": "xe-hpg xe2 xe3 xe-hpc gaudi2 gaudi3 coffee-lake alder-lake raptor-lake arrow-lake ice-lake "
+    "intel": "xe-lp xe-hpg xe2 xe3 xe-hpc gaudi2 gaudi3 coffee-lake alder-lake raptor-lake arrow-lake ice-lake "
     "sapphire-rapids emerald-rapids granite-rapids",
     "apple": "apple7 apple8 apple9 apple10",
 }
@@ -151,7 +151,10 @@ def test_the_ridge_point_of_the_fastest_peak_is_plausible(entry: HardwareSpec) -
 
 
 def test_the_clock_headroom_is_plausible(entry: HardwareSpec) -> None:
-    limit = 2.5 if entry.kind == "cpu" else 1.9 if entry.id.endswith("-laptop") else 1.5
+    if entry.kind == "cpu":  # base clocks of processors rated for little power are far below what they boost to
+        limit = 4.0 if entry.tdp_w is not None and entry.tdp_w <= 35 else 2.5
+    else:
+        limit = 1.9 if entry.id.endswith("-laptop") else 1.5
     assert 1 <= entry.clock_headroom <= limit
 
 

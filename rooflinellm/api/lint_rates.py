@@ -123,6 +123,8 @@ RATES: dict[str, tuple[Rates, ...]] = {
               _lanes(64, fp16_fp32=256, fp16_fp16=256, int8_int32=512, int4_int32=1024, fp64_fp64=64)),
         Rates("radeon", "AMD Vega 7nm instruction set; Radeon VII with FP64 at a quarter of FP32",
               _lanes(64, fp16_fp32=256, fp16_fp16=256, int8_int32=512, int4_int32=1024, fp64_fp64=32)),
+        Rates("vega 10", "AMD Vega instruction set: packed FP16, no dot products",
+              _lanes(64, fp16_fp16=256, fp64_fp64=8)),
     ),
     "cdna1": (
         Rates("", "AMD CDNA whitepaper",
@@ -156,6 +158,10 @@ RATES: dict[str, tuple[Rates, ...]] = {
     "zen4c": (Rates("", _ZEN, _AVX2 | {"bf16.fp32": 64.0, "int8.int32": 128.0}),),
     "zen5": (Rates("", _ZEN, _AVX512 | {"bf16.fp32": 128.0, "int8.int32": 256.0}),),
     "zen5c": (Rates("", _ZEN, _AVX512 | {"bf16.fp32": 128.0, "int8.int32": 256.0}),),
+    "xe-lp": (
+        Rates("", "Intel oneAPI GPU optimization guide: operations of an execution unit",
+              _lanes(8, fp16_fp16=32, int8_int32=64)),
+    ),
     "xe-hpg": (Rates("", "lhl/intel-inference: 16 XMX an Xe-core", _XMX),),
     "xe2": (Rates("", "lhl/intel-inference: 8 wider XMX an Xe-core; Arc Pro B60 at 197 TOPS", _XMX),),
     "xe3": (Rates("", "Intel: as Xe2, 8 XMX an Xe-core", _XMX),),
@@ -180,6 +186,7 @@ RATES: dict[str, tuple[Rates, ...]] = {
     "neoverse-v2": (Rates("", "Arm Neoverse V2 software optimization guide", _NEOVERSE),),
     "cortex-a72": (Rates("", "Arm Cortex-A72 software optimization guide", {"fp32.fp32": 8.0, "fp64.fp64": 4.0}),),
     "cortex-a76": (Rates("", "Arm Cortex-A76 software optimization guide", _CORTEX),),
+    "cortex-a720": (Rates("", "Arm Cortex-A720 software optimization guide", _CORTEX | {"int8.int32": 128.0}),),
 }  # fmt: skip
 """Designs by the architecture that device files name; the figures of others cannot be checked this way."""
 
