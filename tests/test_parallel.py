@@ -256,8 +256,7 @@ def test_the_busiest_device_has_more_experts_than_the_mean(total: int, touched: 
         chosen = draw.sample(range(total), touched)
         loads.append(max(collections.Counter(expert // part for expert in chosen).values()))
     mean = sum(loads) / len(loads) / (touched / ranks)
-    assert busiest_over_mean(total, touched, ranks) == pytest.approx(mean, rel=0.12)
-    assert busiest_over_mean(total, touched, ranks) - 1 == pytest.approx(mean - 1, rel=0.3)
+    assert busiest_over_mean(total, touched, ranks) - 1 == pytest.approx(mean - 1, rel=0.15)
 
 
 def test_devices_that_read_all_experts_are_equally_busy() -> None:

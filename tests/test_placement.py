@@ -552,3 +552,24 @@ def test_what_is_copied_is_not_read_from_memory_besides(engine: str) -> None:
     others = 31 * (matrices + 2 * 4096) + 4096 + 128_256 * 4096
     found = step(f"24GiB,100GB/s,100TFLOP/s@bf16 + {RAM}", engine=engine, weights="bf16", gpu_layers=32)
     assert found.time_s.ideal == pytest.approx(2 * others / 100e9 + 2 * matrices / 100e12, rel=1e-9)
+
+
+@pytest.mark.parametrize("shared", [{}, {"tensor_parallel": 2}, {"pipeline_parallel": 2}])
+def test_memory_of_a_host_that_computes_nothing_adds_no_arithmetic(shared: dict[str, int]) -> None:
+    """vLLM and Transformers copy what lies on the host: the devices multiply all of it, wherever it lies."""
+    cards = 2 if shared else 1
+    asked = {"weights": "hf:f16", "engine": "vllm", "batch": 64, "prompt_tokens": 4_096, **shared}
+    for layers in (33, 20, 0):
+        found = ask(f"{cards}x {GPU} + {RAM}", gpu_layers=layers, **asked).prefill
+        assert found.time_s.ideal >= found.flops / (cards * 100e12) * (1 - 1e-12)
+        assert found.mfu == pytest.approx(found.flops / found.time_s.expected / (cards * 100e12))
+
+
+def test_devices_that_weights_are_copied_to_take_part() -> None:
+    """llama.cpp multiplies a long prompt on the card, a single token where the weights lie."""
+    found = ask(f"{GPU} + {RAM}", gpu_layers=0, prompt_tokens=4_096)
+    host = 2 * 8 * 5.6e9
+    assert found.prefill.mfu < 1
+    used = found.prefill.read_bytes / found.prefill.time_s.expected
+    assert found.prefill.mbu == pytest.approx(used / (host + GPU_GB_S * 1e9))
+    assert found.decode.mbu == pytest.approx(found.decode.read_bytes / found.decode.time_s.expected / host)

@@ -235,12 +235,21 @@ def test_heads_and_modules_draft_for_less_than_a_model() -> None:
 
 
 def test_a_head_of_three_features_chooses_from_32_000_tokens() -> None:
-    # EAGLE-3 for Llama 3.1 8B, in 16 bits: 3 x 4,096 features become 4,096, one layer of the model with its norms, the
-    # final norm, a head of 32,000 rows (draft_vocab_size of the published config.json), and the layer's cache.
+    # EAGLE-3 for Llama 3.1 8B, in 16 bits: 3 x 4,096 features become 4,096, one layer of the model with its norms,
+    # whose queries, keys and values see the embedding beside them, the final norm, a head of 32,000 rows
+    # (draft_vocab_size of the published config.json), and the layer's cache. The published file has 850 MB.
     memory = drafted(4, 0.7, draft="eagle3").memory
-    layer = (2 * 4096 + 2 * 1024 + 3 * 14_336) * 4096 + 2 * 4096
+    layer = (2 * 4096 + 2 * 1024 + 4096 + 2 * 1024 + 3 * 14_336) * 4096 + 2 * 4096
     head = 3 * 4096 * 4096 + layer + 4096 + 32_000 * 4096
+    assert 2 * head == pytest.approx(850e6, rel=2e-3)
     assert memory.draft_bytes == 2 * head + memory.kv_allocated_bytes // 32
+
+
+def test_a_head_of_two_features_shares_the_output_matrix_alone() -> None:
+    # EAGLE for Llama 3.1 8B: feature and embedding become 4,096, one layer, norms; all else is the model's own.
+    memory = drafted(4, 0.7, draft="eagle").memory
+    layer = (2 * 4096 + 2 * 1024 + 3 * 14_336) * 4096 + 2 * 4096
+    assert memory.draft_bytes == 2 * (2 * 4096 * 4096 + layer + 4096) + memory.kv_allocated_bytes // 32
 
 
 def test_sequences_of_a_batch_gain_alike() -> None:

@@ -69,15 +69,20 @@ def module_drafter(model: ModelSpec, fmt: FormatSpec, compile_for: Compile) -> D
 def head_drafter(model: ModelSpec, fmt: FormatSpec, engine: EngineSpec, kind: str, compile_for: Compile) -> Drafter:
     """A dense layer of the model's size over its features: EAGLE with the model's head, EAGLE-3 with a smaller one.
 
+    Queries, keys and values of an EAGLE-3 layer are of the fused features and of the last token's embedding, behind one
+    another.
+
     References
     ----------
-    Li et al. (2024), EAGLE, arXiv 2401.15077; Li et al. (2025), EAGLE-3, arXiv 2503.01840.
+    Li et al. (2024), EAGLE, arXiv 2401.15077; Li et al. (2025), EAGLE-3, arXiv 2503.01840, and cnets.py of
+    github.com/SafeAILab/EAGLE.
     """
     entry, third = model.entry, kind == "eagle3"
     fusing = ExtraTensor(name="fc", rows=entry.hidden, columns=FEATURES[kind] * entry.hidden)
+    block = _plain_block(model)
     changed = {
         "id": f"{entry.id}-{kind}",
-        "layers": (LayerGroup(repeat=1, pattern=(_plain_block(model),)),),
+        "layers": (LayerGroup(repeat=1, pattern=(_with_embedding(block, entry.hidden) if third else block,)),),
         "extra": (fusing,),
         "mtp": None,
         "file": None,
@@ -86,8 +91,18 @@ def head_drafter(model: ModelSpec, fmt: FormatSpec, engine: EngineSpec, kind: st
     }
     sixteen = catalog.weight_format(SIXTEEN_BIT[fmt.family], engine.format_families)
     plan = compile_for(ModelSpec(entry.model_copy(update=changed)), sixteen)
-    shared = plan.layout.embedding_bytes + (0 if third else plan.layout.head_bytes)
+    head = sum(row.weight_bytes for row in plan.layout.rows if row.operator.kind == "head")
+    shared = plan.layout.embedding_bytes + (0 if third else head)
     return Drafter("EAGLE-3 head" if third else "EAGLE head", plan, plan.layout.resident_bytes - shared, separate=False)
+
+
+def _with_embedding(block: Block, hidden: int) -> Block:
+    """The layer with queries, keys and values of an embedding beside its input; none of latent attention."""
+    mixer = block.mixer
+    if not isinstance(mixer, Attention):
+        return block
+    rows = mixer.heads * mixer.head_dim + mixer.kv_heads * (mixer.head_dim + mixer.value_dim)
+    return block.model_copy(update={"extra": (ExtraTensor(name="qkv_of_embedding", rows=rows, columns=hidden),)})
 
 
 def recipe_of(model: ModelSpec, fmt: FormatSpec) -> FormatSpec:

@@ -88,7 +88,7 @@ def phase_time(
     link: Any = maximum(most(stage.link_s for stage in stages), told)
     serial: Any = total([maximum(stage.compute_s, stage.memory_s) for stage in stages])
     alone = len(stages) == 1 and stages[0].stage.tier == "device" and stages[0].stage.machine.devices == 1
-    ideal = maximum(serial if alone else where(in_turn, serial, _together(stages)), link)
+    ideal = maximum(serial if alone else where(in_turn, serial, _together(plan, stages)), link)
     work: Any = total([stage.expected_s for stage in stages])
     floor: Any = total([stage.floor_s for stage in stages])
     scale: Any = 1.0
@@ -145,19 +145,27 @@ def _spread(time: PhaseTime, plan: Plan, factor: Callable[[Stage], Any]) -> Any:
     return most([spread, *(stage.stage.spill.spread for stage in time.stages if stage.stage.spill is not None)])
 
 
-def _together(stages: Sequence[StageTime]) -> Any:
+def _together(plan: Plan, stages: Sequence[StageTime]) -> Any:
     """Least time of stages that work side by side.
 
-    Each device reads and computes its own part. Of the host's part any share may be computed by the devices as well:
-    if it takes the host C_h and the devices C_hd beside their own C_d, no division beats
+    Each device reads and computes its own part. A host that only lends memory leaves its part to the N devices:
+
+        max(max_s C_s / N_s, (sum_s C_s + C_lent) / N)
+
+    Of a part that the host computes any share may be computed by the devices too: if it takes the host C_h and the
+    devices C_hd beside their own C_d, no division beats
 
         max(C_d, min(C_h, (C_d + C_hd) / (1 + C_hd / C_h)))
     """
     memory = most(stage.memory_s / stage.stage.machine.devices for stage in stages)
-    devices = most(stage.compute_s / stage.stage.machine.devices for stage in stages if stage.stage.tier == "device")
-    compute = devices
+    own = [stage for stage in stages if stage.stage.tier == "device"]
+    lent = [stage for stage in stages if stage.stage.tier != "device" and plan.computes_on_main(stage.stage)]
+    compute = most(stage.compute_s / stage.stage.machine.devices for stage in own)
+    if lent:
+        compute = maximum(compute, total(stage.compute_s for stage in (*own, *lent)) / plan.device_count)
+    devices = compute
     for stage in stages:
-        if stage.stage.tier == "device":
+        if stage.stage.tier == "device" or plan.computes_on_main(stage.stage):
             continue
         here, there = stage.compute_s, stage.moved_compute_s
         shared = minimum(here, divide(devices + there, 1 + divide(there, here)))

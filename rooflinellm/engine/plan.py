@@ -531,6 +531,10 @@ class Plan:
         """Devices that compute one after the other, without the host; a team of devices is one. [-]"""
         return sum(stage.machine.devices for stage in self.stages if stage.tier == "device")
 
+    def computes_on_main(self, stage: Stage) -> bool:
+        """Whether the devices that the engine runs on do what a stage has to: their own, or one that lends memory."""
+        return stage is self.main or (stage.tier != "device" and stage.device is self.main.device)
+
     @cached_property
     def placed_elsewhere(self) -> bool:
         """Whether the host or a drive takes part in a pass, beyond looking up embeddings."""

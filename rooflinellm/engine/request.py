@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeGuard
 
 from rooflinellm import metrics, roofline
 from rooflinellm._numeric import ceil_div, divide, is_array, maximum, minimum, most, where
-from rooflinellm.engine.evaluate import Expectation
+from rooflinellm.engine.evaluate import Expectation, Work
 from rooflinellm.engine.passes import Passes, Run
 from rooflinellm.engine.phases import PhaseTime, phase_time
-from rooflinellm.engine.plan import Plan
-from rooflinellm.engine.stage_time import StageTime
+from rooflinellm.engine.plan import Plan, Speeds, Stage
 from rooflinellm.operators.experts import MEASURED_SKEW
 from rooflinellm.results import OperatorCost, Phase, PlaceCost, Prediction, Ratios
 from rooflinellm.roofline import Overlap
@@ -221,8 +220,8 @@ def _ratios(plan: Plan, time: PhaseTime) -> Ratios:
         arithmetic_intensity=divide(time.flops, time.read_bytes),
         ridge_point=roofline.ridge_point(peak, _bandwidth(time, plan)),
         peak_flop_per_s=peak,
-        mfu=metrics.mfu(time.flops, time.expected_s, _total_peak(time)),
-        mbu=metrics.mbu(time.read_bytes, time.expected_s, _total_bandwidth(time)),
+        mfu=metrics.mfu(time.flops, time.expected_s, _total_peak(plan, time)),
+        mbu=metrics.mbu(time.read_bytes, time.expected_s, _total_bandwidth(plan, time)),
     )
 
 
@@ -304,30 +303,53 @@ def _advertised_compute_s(time: PhaseTime) -> Any:
     return time.repeats * sum(stage.compute_s * stage.stage.device.clock_headroom for stage in stages)
 
 
-def _working(time: PhaseTime) -> Iterator[StageTime]:
-    """Stages that do more than look up embeddings."""
-    for stage in time.stages:
-        if any(kernel.kind != "embedding" for kernel in stage.stage.kernels):
-            yield stage
+class _AtWork(NamedTuple):
+    """Equal devices that take part in a phase, and FLOPs that they may do with the peak of each. [FLOP], [FLOP/s]"""
+
+    stage: Stage
+    counted: list[tuple[Any, float]]
 
 
-def _total_peak(time: PhaseTime) -> Any:
+def _at_work(plan: Plan, time: PhaseTime) -> Iterable[_AtWork]:
+    """What takes part, each once: not what only looks up embeddings, but the devices that weights are copied to."""
+    found: dict[int, _AtWork] = {}
+
+    def add(stage: Stage, key: object, works: Sequence[Work], speeds: Sequence[Speeds | None]) -> None:
+        rates = [(work.flops, own.ideal_flop_per_s) for work, own in zip(works, speeds, strict=True) if _computes(own)]
+        found.setdefault(id(key), _AtWork(stage, [])).counted.extend(rates)
+
+    for each in time.stages:
+        stage, stream = each.stage, each.stage.stream
+        if stage.operators.kinds <= {"embedding"}:
+            continue
+        if plan.computes_on_main(stage):
+            add(plan.main, plan.main, each.works, stage.speeds if stream is None else stream.speeds)
+            continue
+        add(stage, stage if stage.tier == "device" else stage.device, each.works, stage.speeds)
+        if stream is not None and stage.tier == "host" and time.pass_tokens >= stream.from_tokens:
+            add(plan.main, plan.main, each.works, stream.speeds)
+    return found.values()
+
+
+def _computes(speeds: Speeds | None) -> TypeGuard[Speeds]:
+    return speeds is not None and bool(speeds.ideal_key)
+
+
+def _total_peak(plan: Plan, time: PhaseTime) -> Any:
     """Peaks of all devices that take part, each at the arithmetic of its own operators; the fastest part's. [FLOP/s]"""
     peaks: list[Any] = []
     for _, part in time.parts or (("", time),):
         total: Any = 0.0
-        for stage in _working(part):
-            works = zip(stage.stage.speeds, stage.works, strict=True)
-            counted = [(work.flops, speeds.ideal_flop_per_s) for speeds, work in works if speeds.ideal_key]
-            seconds = sum(flops / rate for flops, rate in counted) * stage.stage.device.clock_headroom
-            total = total + stage.stage.machine.devices * divide(sum(flops for flops, _ in counted), seconds)
+        for stage, counted in _at_work(plan, part):
+            seconds = sum(flops / rate for flops, rate in counted) * stage.device.clock_headroom
+            total = total + stage.machine.devices * divide(sum(flops for flops, _ in counted), seconds)
         peaks.append(total)
     return most(peaks)
 
 
-def _total_bandwidth(time: PhaseTime) -> Any:
+def _total_bandwidth(plan: Plan, time: PhaseTime) -> Any:
     """Printed bandwidths of all devices that take part. [byte/s]"""
-    return sum(stage.stage.machine.devices * stage.stage.machine.bandwidth for stage in _working(time))
+    return sum(stage.machine.devices * stage.machine.bandwidth for stage, _ in _at_work(plan, time))
 
 
 def _bandwidth(time: PhaseTime, plan: Plan) -> Any:

@@ -50,7 +50,7 @@ class StageTime:
     stage : Stage
         The stage.
     compute_s, memory_s : array_like
-        Least time of either, on one of its devices. [s]
+        Least time of either, on one of its devices; where all weights are copied, on what they are copied to. [s]
     moved_compute_s : array_like
         Least compute time where its weights can be copied to. [s]
     link_s : array_like
@@ -268,9 +268,10 @@ def _over_a_link(stage: Stage, ideal_passes: Passes, expected_passes: Passes, sk
         triples = zip(stage.kernels, stage.speeds, far, strict=True)
         expectations = tuple(_streamed(*each, stream, expected_passes, skew) for each in triples)
     floor, memory, compute, busy, link = map(total, zip(*expectations, strict=True))
+    always = stage.tier == "host" and stream is not None and stream.from_tokens == 0
     return StageTime(
         stage=stage,
-        compute_s=_least_compute_s(stage.speeds, works) if stage.bounded else 0.0,
+        compute_s=_least_compute_s(far if always else stage.speeds, works) if stage.bounded else 0.0,
         memory_s=ideal_memory_s(read, ideal_passes.passes, stage.machine, stage.machine.devices),
         moved_compute_s=0.0 if stream is None else _least_compute_s(far, works),
         link_s=0.0 if stream is None else copied / stream.link.bandwidth,

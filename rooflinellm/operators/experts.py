@@ -46,11 +46,13 @@ def expected_distinct(experts: int, active: int, tokens: Numeric, skew: Numeric 
 def busiest_over_mean(experts: int, distinct: Numeric, ranks: int) -> Any:
     """How many experts the busiest of some devices reads, over what each reads on average.
 
-    Of E experts, an equal part on each of e devices, D are touched. The part of one device has the mean and variance of
-    draws without replacement, and the largest of e parts lies where that of e normal variables does:
+    Of E experts, an equal part on each of e devices, D are touched. The part of one device has the mean and variance
+    of draws without replacement, D (1/e) (1 - 1/e) (E - D) / (E - 1). The parts add up to D, so that they are
+    correlated by -1 / (e - 1), and their largest is as far above their mean as that of e independent normal variables
+    of a variance larger by e / (e - 1):
 
         min(max(mu + z sigma, 1), E / e, D) / mu,    mu = D / e,
-        sigma^2 = D (1/e) (1 - 1/e) (E - D) / (E - 1),    z = Phi^-1((e - 3/8) / (e + 1/4))
+        sigma^2 = D (1/e) (E - D) / (E - 1),    z = Phi^-1((e - 3/8) / (e + 1/4))
 
     Parameters
     ----------
@@ -75,6 +77,6 @@ def busiest_over_mean(experts: int, distinct: Numeric, ranks: int) -> Any:
     from statistics import NormalDist
 
     mean = distinct / ranks
-    variance = mean * (1 - 1 / ranks) * maximum(experts - distinct, 0) / (experts - 1)
+    variance = mean * maximum(experts - distinct, 0) / (experts - 1)
     largest = mean + NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)) * variance**0.5
     return maximum(minimum(minimum(maximum(largest, 1), experts / ranks), distinct) / mean, 1.0)
