@@ -22,14 +22,14 @@ from rooflinellm.specs.profile import Factors, KernelGroup, Level
 
 PULL: Mapping[Level | Literal["base"], float] = {
     "base": 0.1,
-    "kind": 1.0,
+    "kind": 1.5,
     "regime": 0.5,
-    "path": 1.0,
-    "encoding": 1.4,
+    "path": 1.5,
+    "encoding": 2.2,
     "memory_type": 1.5,
     "cores": 0.8,
-    "architecture": 0.8,
-    "device": 0.7,
+    "architecture": 0.5,
+    "device": 1.1,
     "era": 0.5,
     "variant": 1.0,
 }
