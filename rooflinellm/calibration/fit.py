@@ -29,7 +29,7 @@ PULL: Mapping[Level | Literal["base"], float] = {
     "memory_type": 1.5,
     "cores": 0.8,
     "architecture": 0.5,
-    "device": 1.1,
+    "device": 0.85,
     "era": 0.5,
     "variant": 1.0,
 }
