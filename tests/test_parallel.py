@@ -469,9 +469,10 @@ def test_seventy_billion_on_eight_h100() -> None:
 
 
 def test_two_raspberry_pi_over_ethernet() -> None:
-    # b4rtaz/distributed-llama pull 136: Llama 3 8B in 4 bits on two Raspberry Pi 5, 3.00 tokens/s.
-    hardware = "2x raspberry-pi-5 + 1gbe"
-    within(3.0, ask("llama-3-8b", hardware, weights="Q4_0", engine="llama.cpp", tensor_parallel=2))
+    # b4rtaz/distributed-llama pull 136: Llama 3 8B in 4 bits on two Raspberry Pi 5, 3.00 tokens/s. Its kernels are its
+    # own, so that the interval of llama.cpp, of which this board was measured, says nothing of it.
+    found = ask("llama-3-8b", "2x raspberry-pi-5 + 1gbe", weights="Q4_0", engine="llama.cpp", tensor_parallel=2)
+    assert found.decode.tokens_per_s.expected / 2 < 3.0 <= found.decode.tokens_per_s.ideal
 
 
 def test_prompt_over_two_cards_without_a_bridge() -> None:

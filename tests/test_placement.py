@@ -82,7 +82,7 @@ def test_a_host_changes_nothing_but_where_embeddings_lie() -> None:
 def test_no_layers_on_the_device_decode_as_the_host_alone(model: str, context: int) -> None:
     offloaded = step(f"rtx-4090 + 7950x + {RAM}", model, context_tokens=context, gpu_layers=0)
     alone = step(f"7950x + {RAM}", model, context_tokens=context)
-    assert ends(offloaded.time_s) == ends(alone.time_s)
+    assert ends(offloaded.time_s) == pytest.approx(ends(alone.time_s), rel=1e-12)  # sums of another order
     assert (offloaded.flops, offloaded.read_bytes) == (alone.flops, alone.read_bytes)
 
 

@@ -25,7 +25,7 @@ BATCHES = tuple(2**power for power in range(1, 11))
 """Requests side by side that an unsaid aggregate is tried with. [-]"""
 DRAFTS = tuple(range(1, 9))
 """Drafted tokens a step that unsaid speculation is tried with; more are hardly ever drafted. [token]"""
-CONTEXTS = tuple(2**power for power in range(12, 21))
+CONTEXTS = tuple(tokens for power in range(12, 21) for tokens in (2**power, 3 * 2 ** (power - 1)))
 """Tokens in the cache that a slow claim is tried with. [token]"""
 PROMPTS = (128, 512, 2_048, 8_192, 32_768)
 """Prompt lengths that a claim without one is tried with. [token]"""
