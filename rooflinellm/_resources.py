@@ -34,9 +34,7 @@ def database(name: Literal["hardware_db", "model_db"]) -> Traversable:
     UnreadableFile
         Neither the package nor a checkout around it has the folder.
     """
-    from importlib.resources import files  # not at import time: it brings tempfile, random and more
-
-    packaged = files(APPLICATION) / "_data" / name
+    packaged = _packaged(name)
     if packaged.is_dir():
         return packaged
     checkout = Path(__file__).resolve().parent.parent
@@ -54,13 +52,20 @@ PARSED = "parsed.dat"
 
 def parsed() -> bytes:
     """Return what `_parsed` wrote when the package was built; nothing in a checkout."""
-    from importlib.resources import files
-
-    file = files(APPLICATION) / "_data" / PARSED
     try:
-        return file.read_bytes()
+        return _packaged(PARSED).read_bytes()
     except OSError:
         return b""
+
+
+def _packaged(name: str) -> Traversable:
+    """A file or folder of the package's data."""
+    beside = Path(__file__).parent / "_data"
+    if beside.is_dir():
+        return beside / name
+    from importlib.resources import files  # inside a zip file, or none; it brings tempfile, random and more
+
+    return files(APPLICATION) / "_data" / name
 
 
 def user_directories() -> list[Path]:

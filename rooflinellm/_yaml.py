@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rooflinellm import _parsed
 from rooflinellm.errors import UnreadableFile
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 MAX_FILE_BYTES = 4_000_000
 READ_BYTES = 65_536

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rooflinellm import _resources, _yaml, catalog
 from rooflinellm._shown import one_line
@@ -21,6 +20,9 @@ from rooflinellm.specs.hardware import HardwareSpec
 from rooflinellm.specs.index import YAML_SUFFIXES, Listed
 from rooflinellm.specs.model import ModelEntry
 from rooflinellm.specs.profile import ProfileSpec
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 VALID = "valid"
 """The rule that comes before all others: a file is readable and fits the schema."""

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -16,6 +15,9 @@ from rooflinellm.operators.model import ModelSpec
 from rooflinellm.specs.common import Entry, cited_sources
 from rooflinellm.specs.index import Listed, key_of
 from rooflinellm.specs.model import ModelEntry
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 Level = Literal["error", "warning"]
 

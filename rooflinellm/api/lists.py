@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any
 
 from rooflinellm import _resources, catalog
@@ -18,6 +17,8 @@ from rooflinellm.specs.index import YAML_SUFFIXES, Listed
 from rooflinellm.units import BITS_PER_BYTE, GB, GIB, KIB, TERA, significant
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from rooflinellm.operators.model import ModelSpec
 
 DATABASES = ("hardware_db", "model_db")

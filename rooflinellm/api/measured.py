@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from importlib.resources.abc import Traversable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rooflinellm import _resources
 from rooflinellm.api.arguments import sequence
@@ -15,6 +14,9 @@ from rooflinellm.measurements.kernels import FILE as KERNELS
 from rooflinellm.measurements.readers import KINDS, read
 from rooflinellm.measurements.row import Row
 from rooflinellm.specs.parsing import split_count
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 QUALITIES = "ABC"

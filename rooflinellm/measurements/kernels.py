@@ -8,9 +8,8 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from rooflinellm import _resources, catalog, units
 from rooflinellm.efficiency.collectives import curve_for as collective_curve_for
@@ -21,6 +20,9 @@ from rooflinellm.errors import InvalidSpec, MissingSpec, UnreadableFile
 from rooflinellm.specs.curves import CollectiveCurve, CollectiveOf, KernelCurve, KernelOf
 from rooflinellm.specs.hardware import HardwareSpec, Link
 from rooflinellm.specs.profile import ProfileSpec
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 FILE = "kernels.csv.gz"
 """In hardware_db/measurements."""

@@ -10,13 +10,15 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rooflinellm.errors import InvalidSpec, UnreadableFile
 from rooflinellm.measurements import llama_tools, load_clients, server_tools, trtllm_bench
 from rooflinellm.measurements.row import Row, from_cells
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 MAX_FILE_BYTES = 512 * 2**20
 MAX_CELL = 10_000_000

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rooflinellm import _yaml
 from rooflinellm._shown import one_line
 from rooflinellm.errors import InvalidSpec, met
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 Evidence = Literal["datasheet", "whitepaper", "measured", "third_party", "derived", "estimate"]
 """How a value is known, from the maker's own figure down to a recollection that nobody has checked."""

@@ -14,16 +14,18 @@ import stat
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from importlib.resources.abc import Traversable
 from itertools import product
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from rooflinellm import _resources, _yaml
 from rooflinellm._shown import one_line
 from rooflinellm.errors import AmbiguousName, InvalidRequest, InvalidSpec, UnknownName, UnreadableFile
 from rooflinellm.specs.common import Entry, Spec, load, validate
 from rooflinellm.specs.parsing import shown
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 MAX_SUGGESTIONS = 5
 MAX_TEXT = 2_000
@@ -38,7 +40,8 @@ _AnySpec = TypeVar("_AnySpec", bound=Spec)
 _AnyEntry = TypeVar("_AnyEntry", bound=Entry)
 _IGNORED = re.compile(r"[\s_\-‐-―−]+")  # white space, and every dash that a web page may put into a name
 _HEAD_NAME = re.compile(r"^name:[ \t]+(?P<value>.+?)[ \t]*\r?$", re.MULTILINE)
-_HEAD_LISTS = re.compile(r"^(?P<key>aliases|products):(?P<value>.*(?:\n(?![^\s\-#\]]).*)*)", re.MULTILINE)
+_HEAD_LISTS = ("aliases", "products")
+_LIST = re.compile(r".*(?:\n(?![^\s\-#\]]).*)*")  # the rest of the line, and the lines below that belong to it
 _SCALAR = re.compile(
     r"""'[^'\\\n]*'|"[^"\\\n]*"|[^\s'"\[\]{}#&*!|>%@`,:-](?:[^'"\[\]{}#:\n]|:(?=\S))*"""  # quoted or plain, on a line
 )
@@ -190,8 +193,18 @@ def _head(file: Traversable, stamp: Stamp | None) -> _Head:
         return _Head(stem)
     name = _HEAD_NAME.search(text)
     names = _strings(name["value"]) if name else ()
-    lists = {match["key"]: _strings(match["value"]) for match in _HEAD_LISTS.finditer(text)}
-    return _Head(names[0] if names else stem, **lists)
+    return _Head(names[0] if names else stem, *(_list_below(text, key) for key in _HEAD_LISTS))
+
+
+def _list_below(text: str, key: str) -> tuple[str, ...]:
+    """The strings of a list of the outermost mapping; of a key that is there twice, those of the last."""
+    begin = f"{key}:"
+    place = text.rfind(f"\n{begin}") + 1
+    if not place and not text.startswith(begin):
+        return ()
+    found = _LIST.match(text, place + len(begin))
+    assert found is not None  # it matches an empty text
+    return _strings(found[0])
 
 
 def _strings(value: str) -> tuple[str, ...]:
