@@ -33,7 +33,7 @@ MODULES = {
 MODULES_OF = {
     "ctypes": {"measurements.computer"},  # the size of memory, where only the system's library says
     "huggingface_hub": {"importers.huggingface_fetch"},  # the network, asked for with hf://
-    "importlib": {"__init__", "_resources", "cli.app", "measurements.torch_speed", "specs.common", "specs.index"},
+    "importlib": {"__init__", "_resources", "cli.app", "measurements.torch_speed"},
     "threadpoolctl": {"api.probe"},
 }
 TYPES_ONLY = {"importlib.resources.abc"}  # a type of files inside a zip

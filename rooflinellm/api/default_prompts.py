@@ -9,7 +9,6 @@ PROMPTS = (512, 8_192)
 """An everyday one and a long one. [token]"""
 BESIDE = {"context_tokens": 0, "output_tokens": 128}
 """What else takes room in a context, and how much of it where none is named, as in `estimate`. [token]"""
-
 MADE_FOR = "model.max_context_tokens"
 """The override of what a model is made for."""
 

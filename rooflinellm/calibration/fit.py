@@ -33,7 +33,7 @@ PULL: Mapping[Level | Literal["base"], float] = {
     "era": 0.5,
     "variant": 1.0,
 }
-"""Strength of the pull towards 1 by level, chosen by cross-validation over devices. [-]"""
+"""Strength of the pull towards 1 by level, chosen by cross-validation over series and devices. [-]"""
 
 OUTLIER = 0.1
 """Residual from which on the loss grows linearly. [-]"""

@@ -159,13 +159,14 @@ def _together(plan: Plan, stages: Sequence[StageTime]) -> Any:
     """
     memory = most(stage.memory_s / stage.stage.machine.devices for stage in stages)
     own = [stage for stage in stages if stage.stage.tier == "device"]
-    lent = [stage for stage in stages if stage.stage.tier != "device" and plan.computes_on_main(stage.stage)]
+    beside = [stage for stage in stages if stage.stage.tier != "device"]
+    lent = [stage for stage in beside if plan.computes_on_main(stage.stage)]
     compute = most(stage.compute_s / stage.stage.machine.devices for stage in own)
     if lent:
         compute = maximum(compute, total(stage.compute_s for stage in (*own, *lent)) / plan.device_count)
     devices = compute
-    for stage in stages:
-        if stage.stage.tier == "device" or plan.computes_on_main(stage.stage):
+    for stage in beside:
+        if plan.computes_on_main(stage.stage):
             continue
         here, there = stage.compute_s, stage.moved_compute_s
         shared = minimum(here, divide(devices + there, 1 + divide(there, here)))

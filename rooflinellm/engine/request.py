@@ -314,7 +314,8 @@ def _at_work(plan: Plan, time: PhaseTime) -> Iterable[_AtWork]:
     """What takes part, each once: not what only looks up embeddings, but the devices that weights are copied to."""
     found: dict[int, _AtWork] = {}
 
-    def add(stage: Stage, key: object, works: Sequence[Work], speeds: Sequence[Speeds | None]) -> None:
+    def add(stage: Stage, works: Sequence[Work], speeds: Sequence[Speeds | None]) -> None:
+        key = stage if stage.tier == "device" else stage.device  # the host computes what lies on a drive too
         rates = [(work.flops, own.ideal_flop_per_s) for work, own in zip(works, speeds, strict=True) if _computes(own)]
         found.setdefault(id(key), _AtWork(stage, [])).counted.extend(rates)
 
@@ -323,11 +324,11 @@ def _at_work(plan: Plan, time: PhaseTime) -> Iterable[_AtWork]:
         if stage.operators.kinds <= {"embedding"}:
             continue
         if plan.computes_on_main(stage):
-            add(plan.main, plan.main, each.works, stage.speeds if stream is None else stream.speeds)
+            add(plan.main, each.works, stage.speeds if stream is None else stream.speeds)
             continue
-        add(stage, stage if stage.tier == "device" else stage.device, each.works, stage.speeds)
+        add(stage, each.works, stage.speeds)
         if stream is not None and stage.tier == "host" and time.pass_tokens >= stream.from_tokens:
-            add(plan.main, plan.main, each.works, stream.speeds)
+            add(plan.main, each.works, stream.speeds)
     return found.values()
 
 
